@@ -40,6 +40,7 @@ class Query:
     text: str  # what the encoder embeds, most telling words first
     terms: tuple[str, ...]  # lower-cased words and identifier parts for the lexical lane, most telling first
     key: str
+    silence: str = ""  # why there is nothing to ask, where `text` is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Candidate:
     focus: tuple[int, int] | None = None  # characters [start, end) of the token of highest relevance
     probability: float = 0.0  # calibrated for the stage that last touched it
     gates: dict[str, str] = field(default_factory=dict)  # gate -> "passed: ..." | "stopped: ..."
+    signals: dict[str, float] = field(default_factory=dict)  # absolute features for the gate, named in gate.FEATURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Answer:
     stage: Stage
     candidates: Sequence[Candidate]
     ms: float
+    notes: tuple[str, ...] = ()  # what failed or was late: "dense: OSError: ...", "encoder: loading"
 
 
 class QueryEncoder(Protocol):
