@@ -180,7 +180,13 @@ def _checked(path: Path, text: str, key: Key, value: Any) -> Any:
     return tuple(value) if key.kind is list else value
 
 
-_TYPE_NAMES = {list: "list", bool: "true or false", int: "whole number", float: "number", str: "text in quotes"}
+_TYPE_NAMES = {
+    list: "list",
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text in quotes",
+}
 
 
 def _unknown(path: Path, text: str, section: str, name: str, known: Any) -> ConfigError:
@@ -200,9 +206,9 @@ def _line_of(text: str, section: str, name: str) -> int:
             here = header.group(1).strip()
             if not section and here.split(".")[0] == name:
                 return number
-        elif here == section and wanted.match(line):
-            return number
-        elif not here and section and re.match(rf"\s*{re.escape(section)}\s*[.=].*{re.escape(name)}", line):
+        elif (here == section and wanted.match(line)) or (
+            not here and section and re.match(rf"\s*{re.escape(section)}\s*[.=].*{re.escape(name)}", line)
+        ):
             return number
     return 1
 
@@ -218,7 +224,10 @@ def _cross_checked(config: Config) -> Config:
 
 def to_toml(config: Config) -> str:
     """The whole configuration as a commented file; what equals the default is commented out."""
-    default, lines = Config(), ["# recalld's configuration. Every key with its default; remove the # to change one."]
+    default, lines = (
+        Config(),
+        ["# recalld's configuration. Every key with its default; remove the # to change one."],
+    )
     for section in _SECTIONS:
         lines += ["", f"[{section}]"]
         for key in (key for key in KEYS if key.section == section):

@@ -1,8 +1,8 @@
 """One daemon per home: an flock held for as long as the process lives.
 
-The kernel drops the lock when the process dies, however it dies, so a lock file that lies about is never in the way; its
-text only names the holder for the message. A second bind on the same ipc path would succeed and steal it, so the lock is
-taken before any socket is bound.
+The kernel drops the lock when the process dies, however it dies, so a lock file that lies about is never in the way;
+its text only names the holder for the message. A second bind on the same ipc path would succeed and steal it, so the
+lock is taken before any socket is bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AlreadyRunning(Exception):
 
 @contextmanager
 def held_lock(path: Path) -> Iterator[None]:
-    """Hold the lock at `path`. Raises AlreadyRunning at once when another process has it, OSError if it can't be made."""
+    """Hold the lock at `path`. Raises AlreadyRunning at once if another process has it, OSError if it can't be made."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -1,4 +1,4 @@
-"""Where the daemon keeps its things, by the XDG rules: data that must not be lost, caches that may, its socket directory.
+"""Where the daemon keeps its things, by the XDG rules: data that must not be lost, and caches that may.
 
 `Home` is a value: tests and `recalld demo` put everything under one temporary directory. All directories are made 0700.
 """

@@ -42,11 +42,23 @@ class EncodePassages(ToWorker, frozen=True, kw_only=True, tag="encode_passages")
 
 
 class ParseFile(ToWorker, frozen=True, kw_only=True, tag="parse_file"):
-    """Parse from `cursor` (bytes; 0: from the start). Answered by `parsed` frames, the last with done=True."""
+    """Parse from `cursor` (bytes; 0: from the start). Answered by `parsed` frames, the last with done=True.
+
+    The first frame comes by itself, each further one only when `parse_more` asks for it: a slow reader holds
+    the parser back, and frames of a long file never stand in the pipe before the answer to another request.
+    """
 
     path: str
     source_kind: str  # markdown | text | claude-code
     cursor: int
+
+
+class ParseMore(ToWorker, frozen=True, kw_only=True, tag="parse_more"):
+    """Send the next `parsed` frame of the ParseFile with this id. Ignored when that one is over."""
+
+
+class ParseStop(ToWorker, frozen=True, kw_only=True, tag="parse_stop"):
+    """Nobody reads on: drop the parser of the ParseFile with this id. Not answered."""
 
 
 class FromWorker(Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -107,9 +119,48 @@ class Failed(FromWorker, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Request = Load | EncodeQuery | EncodePassages | ParseFile
+Request = Load | EncodeQuery | EncodePassages | ParseFile | ParseMore | ParseStop
 Reply = Progress | Loaded | QueryEncoded | PassagesEncoded | Parsed | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
+
+LENGTH_BYTES = 4  # the u32 before each frame
+
+
+class FrameTooLarge(Exception):
+    """A frame over FRAME_LIMIT: refused before it is written, or, by its header, before memory is spent on it."""
+
+
+def pack_frame(message: ToWorker | FromWorker) -> bytes:
+    """The bytes of one frame, length first. Raises FrameTooLarge."""
+    body = encode(message)
+    if len(body) > FRAME_LIMIT:
+        what = type(message).__name__
+        raise FrameTooLarge(f"{what}: {len(body)} bytes are over the frame limit of {FRAME_LIMIT}")
+    return len(body).to_bytes(LENGTH_BYTES, "little") + body
+
+
+class FrameReader:
+    """Bytes in, whole frames out; knows no file descriptor, so both sides of the pipe use it."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies that are complete now. Raises FrameTooLarge as soon as a length says so."""
+        self._buffer += data
+        bodies: list[bytes] = []
+        start = 0
+        while len(self._buffer) - start >= LENGTH_BYTES:
+            body = start + LENGTH_BYTES
+            length = int.from_bytes(self._buffer[start:body], "little")
+            if length > FRAME_LIMIT:
+                raise FrameTooLarge(f"the peer announces {length} bytes; the frame limit is {FRAME_LIMIT}")
+            if len(self._buffer) - body < length:
+                break
+            bodies.append(bytes(self._buffer[body : body + length]))
+            start = body + length
+        del self._buffer[:start]
+        return bodies

@@ -1,12 +1,13 @@
 """Every message of the wire, as frozen typed structs.
 
-A message is one msgpack map with a `kind`. The agent's side speaks in events ("a turn came", "a tool started") and
-never waits; the daemon's side answers questions, and sends an `inject` the moment a recall is ready. Limits are part
-of the types, so decoding enforces them while it reads: an over-long list is refused by its header, before it is built.
-Unknown fields are skipped, unknown kinds are answered with a `problem` that names the kind (see `wire`).
+A message is one msgpack map with a `kind`. The agent's side speaks in events ("a turn came", "a tool started")
+and never waits; the daemon's side answers questions, and sends an `inject` the moment a recall is ready. Limits
+are part of the types, so decoding enforces them while it reads: an over-long list is refused by its header,
+before it is built. Unknown fields are skipped, unknown kinds are answered with a `problem` that names the kind
+(see `wire`).
 
-Ordering: within one session the daemon handles messages in the order they were sent. `boundary` tells what the agent
-took from its buffer, so the daemon always knows which injections were delivered, and at which boundary.
+Ordering: within one session the daemon handles messages in the order they were sent. `boundary` tells what the
+agent took from its buffer, so the daemon always knows which injections were delivered, and at which boundary.
 """
 
 from __future__ import annotations
@@ -23,17 +24,26 @@ PathText = Annotated[str, Meta(max_length=4096)]  # PATH_MAX
 LineText = Annotated[str, Meta(max_length=1024)]  # one rendered line
 Text = Annotated[str, Meta(max_length=32_768)]  # a turn, a memory; longer ones are cut by the sender
 ArgsText = Annotated[str, Meta(max_length=8_192)]  # a tool call's arguments, rendered as text by the sender
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+HeadText = Annotated[str, Meta(max_length=2_048)]  # the head of a tool's result
+Count = Annotated[int, Meta(ge=0, le=2**53)]  # every JSON reader holds these exactly
+Moment = Annotated[float, Meta(ge=0, le=1e11)]  # epoch seconds; bounded, since NaN passes every `written < as_of`
 Verdict = Literal["good", "bad", "used", "ignored"]
 Stage = Literal["none", "fused", "late", "full"]  # how deep into the cascade an answer went
 Outcome = Literal["ready", "silent", "failed", "repeat", "merged", "stale"]
+ProblemCode = Literal["version", "unknown_kind", "malformed", "limit", "unknown_session", "not_found", "busy", "failed"]
+Scalar = str | int | float | bool | None
+Topic = Annotated[dict[ShortText, Scalar], Meta(max_length=256)]  # a flat table of facts
+StageMs = Annotated[dict[ShortText, float], Meta(max_length=16)]  # stage -> ms since the event's arrival
+LaneScores = Annotated[dict[ShortText, float], Meta(max_length=32)]  # lane -> its own raw score
+LaneRanks = Annotated[dict[ShortText, tuple[Count, float]], Meta(max_length=32)]  # lane -> (rank from 1, score)
+Gates = Annotated[dict[ShortText, LineText], Meta(max_length=32)]  # gate -> "passed: ..." | "stopped: ..."
 
 
 class Message(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """What all messages share.
 
-    `session` is the conversation it belongs to ("" for control messages of no session), `id` is the sender's own
-    counter, `re` the `id` that a reply answers (0: it answers none).
+    `session` is the conversation it belongs to ("" for control messages of no session), `id` is the sender's
+    own counter, `re` the `id` that a reply answers (0: it answers none).
     """
 
     session: Annotated[str, Meta(max_length=128)] = ""
@@ -47,7 +57,8 @@ class Message(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """Opens or resumes a session. Sent first, and again whenever the daemon's epoch has changed.
 
-    `delivery`: "push" = the daemon sends `inject` as soon as a recall is ready; "pull" = it keeps them until `outbox`.
+    `delivery`: "push" = the daemon sends `inject` as soon as a recall is ready; "pull" = it keeps them until
+    `outbox`. `project` is the scope; empty, the daemon derives it from `cwd` (its git work tree, else `cwd`).
     `boundary` and `turn` are the client's own counters, so that a restarted daemon goes on where it was.
     """
 
@@ -55,7 +66,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     client: ShortText = ""
     host: ShortText = ""
     cwd: PathText = ""
-    project: PathText = ""  # the scope; empty: derived by the daemon from cwd (its git work tree, else cwd itself)
+    project: PathText = ""
     delivery: Literal["push", "pull"] = "push"
     all_scopes: bool = False  # the user said so: see every project's memory
     boundary: Count = 0
@@ -67,7 +78,7 @@ class Turn(Message, frozen=True, kw_only=True, tag="turn"):
 
     turn: Count
     text: Text
-    as_of: float | None = None  # epoch seconds; a replay's clock: recall only what was written before
+    as_of: Moment | None = None  # epoch seconds; a replay's clock: recall only what was written before
 
 
 class Said(Message, frozen=True, kw_only=True, tag="said"):
@@ -77,22 +88,26 @@ class Said(Message, frozen=True, kw_only=True, tag="said"):
 
 
 class ToolStarted(Message, frozen=True, kw_only=True, tag="tool_started"):
+    """A tool call began: `call` names it until it ends, `parent` the call whose subagent made it."""
+
     call: SessionId  # unique within the session
     name: ShortText
     args: ArgsText = ""
     parent: ShortText = ""  # the enclosing call, where a subagent made this one
-    as_of: float | None = None
+    as_of: Moment | None = None
 
 
 class ToolEnded(Message, frozen=True, kw_only=True, tag="tool_ended"):
+    """A tool call ended. `result` is its head only: results never become the query wholesale."""
+
     call: SessionId
     ok: bool = True
-    result: Annotated[str, Meta(max_length=2_048)] = ""  # its head only: results never become the query wholesale
+    result: HeadText = ""
     result_bytes: Count = 0
 
 
 class Boundary(Message, frozen=True, kw_only=True, tag="boundary"):
-    """The agent passed its boundary `number` (counted by the client from 1) and put `taken` into its context."""
+    """The agent passed its boundary `number` (the client counts from 1) and put `taken` into its context."""
 
     number: Count
     turn: Count = 0
@@ -100,7 +115,7 @@ class Boundary(Message, frozen=True, kw_only=True, tag="boundary"):
 
 
 class Outbox(Message, frozen=True, kw_only=True, tag="outbox"):
-    """A boundary of a host whose hooks are processes of their own: "what is there for me?" Answered by `injections`."""
+    """A boundary of a host whose hooks are processes of their own: what is there? Answered by `injections`."""
 
     number: Count = 0  # 0: the daemon counts
 
@@ -141,15 +156,15 @@ class Search(Message, frozen=True, kw_only=True, tag="search"):
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
     cwd: PathText = ""
     all_scopes: bool = False
-    as_of: float | None = None
+    as_of: Moment | None = None
 
 
 class StatusAsk(Message, frozen=True, kw_only=True, tag="status_ask"):
-    pass
+    """How is the daemon? Answered by `status`."""
 
 
 class SessionsAsk(Message, frozen=True, kw_only=True, tag="sessions_ask"):
-    pass
+    """Which sessions does it know? Answered by `sessions`."""
 
 
 class WhyAsk(Message, frozen=True, kw_only=True, tag="why_ask"):
@@ -185,16 +200,16 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
 class Problem(Message, frozen=True, kw_only=True, tag="problem"):
     """What was sent can't be taken; says which side, why, and the remedy."""
 
-    code: Literal["version", "unknown_kind", "malformed", "limit", "unknown_session", "not_found", "busy", "failed"]
+    code: ProblemCode
     text: LineText
     of: ShortText = ""  # the kind that was refused
 
 
 class Inject(Message, frozen=True, kw_only=True, tag="inject"):
-    """A recall's best answer so far. A later one of the same `recall` replaces it; empty `snippets` withdraws it.
+    """A recall's best answer so far. A later one of the same `recall` replaces it; no `snippets` withdraws it.
 
-    The client drops it when `turn` is not its current turn, or when it has passed more than `stale_after` boundaries
-    since `boundary` (the last one the daemon had seen when it sent this).
+    The client drops it when `turn` is not its current turn, or when it has passed more than `stale_after`
+    boundaries since `boundary` (the last one the daemon had seen when it sent this).
     """
 
     recall: ShortText
@@ -205,16 +220,16 @@ class Inject(Message, frozen=True, kw_only=True, tag="inject"):
 
 
 class Settled(Message, frozen=True, kw_only=True, tag="settled"):
-    """A recall is over: nothing more will come of it (what it injected stays valid). Lets a waiting boundary go on."""
+    """A recall is over: nothing more comes of it (what it injected stays valid). Lets a waiting boundary go on."""
 
     recall: ShortText
-    calls: Annotated[list[SessionId], Meta(max_length=64)] = field(default_factory=list)  # tool calls it served
+    calls: Annotated[list[SessionId], Meta(max_length=64)] = field(default_factory=list)  # those it served
     turn: Count = 0  # the turn it served; 0: it was a tool call's
     outcome: Outcome
     stage: Stage = "none"
     reason: LineText = ""
     ms: float = 0.0  # from event's arrival to this answer, in milliseconds
-    stage_ms: dict[ShortText, float] = field(default_factory=dict)  # stage -> ms since the event's arrival
+    stage_ms: StageMs = field(default_factory=dict)
 
 
 class Injections(Message, frozen=True, kw_only=True, tag="injections"):
@@ -246,7 +261,7 @@ class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     date: ShortText = ""
     score: float = 0.0
     probability: float = 0.0
-    lanes: dict[ShortText, float] = field(default_factory=dict)  # lane -> raw score
+    lanes: LaneScores = field(default_factory=dict)
     scope: PathText = ""
 
 
@@ -257,9 +272,9 @@ class Hits(Message, frozen=True, kw_only=True, tag="hits"):
 
 
 class Status(Message, frozen=True, kw_only=True, tag="status"):
-    """The daemon's state, by topic: {"races": {"won": 3, ...}, "models": {"encoder": "..."}}. Keys in docs/status.md."""
+    """The daemon's state, by topic: {"races": {"won": 3, ...}, "models": {...}}. Keys in docs/status.md."""
 
-    topics: dict[ShortText, dict[ShortText, str | int | float | bool | None]]
+    topics: Annotated[dict[ShortText, Topic], Meta(max_length=64)]
 
 
 class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -289,8 +304,8 @@ class WhyCandidate(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: LineText = ""
     fused_rank: Count = 0  # from 1; 0: not ranked
     probability: float = 0.0
-    lanes: dict[ShortText, tuple[Count, float]] = field(default_factory=dict)  # lane -> (rank from 1, raw score)
-    gates: dict[ShortText, LineText] = field(default_factory=dict)  # gate -> "passed: ..." | "stopped: ..."
+    lanes: LaneRanks = field(default_factory=dict)
+    gates: Gates = field(default_factory=dict)
     impression: ShortText = ""
 
 
@@ -301,17 +316,17 @@ class Why(Message, frozen=True, kw_only=True, tag="why"):
     outcome: ShortText = ""  # won, slipped, silent, stale, withheld, repeat, failed
     reason: LineText = ""
     stage: Stage = "none"
-    stage_ms: dict[ShortText, float] = field(default_factory=dict)
+    stage_ms: StageMs = field(default_factory=dict)
     candidates: Annotated[list[WhyCandidate], Meta(max_length=20)] = field(default_factory=list)
 
 
 class Event(Message, frozen=True, kw_only=True, tag="event"):
-    """What the PUB socket carries, for `recallctl tail`. `seq` grows by one per event: a gap tells what was missed."""
+    """What the PUB socket carries, for `recallctl tail`. `seq` grows by one each: a gap tells what was missed."""
 
     seq: Count
     at: float  # epoch seconds
     what: ShortText  # e.g. "recall.settled", "injection.won", "ingest.file"; docs/events.md
-    data: dict[ShortText, str | int | float | bool | None] = field(default_factory=dict)
+    data: Topic = field(default_factory=dict)
 
 
 FromAgent = (
@@ -319,6 +334,7 @@ FromAgent = (
     | Ping | Remember | Search | StatusAsk | SessionsAsk | WhyAsk
 )  # fmt: skip
 FromDaemon = (
-    Welcome | Problem | Inject | Settled | Injections | Acked | Pong | Remembered | Hits | Status | Sessions | Why
+    Welcome | Problem | Inject | Settled | Injections | Acked
+    | Pong | Remembered | Hits | Status | Sessions | Why
 )  # fmt: skip
 AnyMessage = FromAgent | FromDaemon | Event

@@ -53,7 +53,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class QueryEncoding:
-    """vector: (d,) unit length, in the space of the live snapshot. tokens: (Tq, t) unit rows, projected like the index's."""
+    """vector: (d,) unit length, in the live snapshot's space. tokens: (Tq, t) unit rows, projected like the index's."""
 
     vector: Float32
     tokens: Float32
@@ -61,7 +61,7 @@ class QueryEncoding:
 
 @dataclass(frozen=True, slots=True)
 class LaneHits:
-    """One lane's ranking, best first. ids: (n,) passage ids; scores: (n,) the lane's own absolute score, higher is better."""
+    """One lane's ranking, best first. ids: (n,) passage ids; scores: (n,) the lane's absolute score, higher is better."""
 
     ids: Int64
     scores: Float32
@@ -92,7 +92,7 @@ class Passage:
     start: int
     end: int
     text: str
-    codec: str  # how the file's bytes become this text: "utf-8", "utf-16-le", "utf-16-be", "cp1252", "json" (a JSON string's inside)
+    codec: str  # how bytes become text: "utf-8", "utf-16-le", "utf-16-be", "cp1252", "json" (a JSON string's inside)
     heading: str = ""
     speaker: str = ""
     written_at: float | None = None

@@ -1,0 +1,1 @@
+"""Replaying recorded sessions through the real client: what would have come to mind, and in time?"""
