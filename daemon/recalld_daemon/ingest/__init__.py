@@ -1,0 +1,1 @@
+"""From files to searchable passages: parsers, chunking, redaction, and the pipeline that keeps store and disk equal."""
