@@ -61,7 +61,7 @@ class QueryEncoding:
 
 @dataclass(frozen=True, slots=True)
 class LaneHits:
-    """One lane's ranking, best first. ids: (n,) passage ids; scores: (n,) the lane's absolute score, higher is better."""
+    """One lane's ranking, best first. ids: (n,) passage ids; scores: (n,) the lane's absolute score, best high."""
 
     ids: Int64
     scores: Float32
