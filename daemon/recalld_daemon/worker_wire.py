@@ -148,7 +148,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
         """The bodies that are complete now. Raises FrameTooLarge as soon as a length says so."""
         self._buffer += data
         bodies: list[bytes] = []

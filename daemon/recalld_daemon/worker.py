@@ -1,0 +1,207 @@
+"""The worker process: holds the models and parses files, one request after the other, for the daemon that started it.
+
+It owns nothing and decides nothing: requests come in on the pipe that was its stdin, answers leave on the pipe that
+was its stdout, and stray prints of libraries go to stderr. It ignores Ctrl-C and SIGTERM and ends when the daemon's end
+of the pipe closes, at once and in the middle of a computation: a thread waits for nothing else. The bulk worker runs at
+low priority, so that indexing yields to recalls by the scheduler's own means.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import psutil
+
+from recalld_daemon.worker_wire import (
+    EncodePassages,
+    EncodeQuery,
+    Failed,
+    FrameReader,
+    FromWorker,
+    Load,
+    Loaded,
+    Parsed,
+    ParseFile,
+    ParseMore,
+    ParseStop,
+    PassagesEncoded,
+    Progress,
+    QueryEncoded,
+    Request,
+    decode_request,
+    pack_frame,
+)
+
+if TYPE_CHECKING:
+    from recalld_daemon.models.encoder import Encoder
+
+BULK_NICE = 15  # 3 % of a processor that others want: indexing is never in a hurry
+READ_BYTES = 1 << 16
+REASON_CHARS = 2000  # of a failure's text
+
+log = logging.getLogger("recalld.worker")
+
+
+class Worker:
+    """Requests in, replies out through `send`; knows no pipe."""
+
+    def __init__(self, send: Callable[[FromWorker], None]) -> None:
+        self._send = send
+        self._encoder: Encoder | None = None
+        self._parsers: dict[int, Iterator[Parsed]] = {}
+
+    def handle(self, request: Request) -> None:
+        """Do it and send what it answers; whatever goes wrong is sent as Failed, and logged."""
+        try:
+            self._do(request)
+        except Exception as error:
+            log.exception("%s failed", type(request).__name__)
+            self._parsers.pop(request.id, None)
+            self._send(Failed(id=request.id, text=_reason(error)))
+
+    def _do(self, request: Request) -> None:
+        match request:
+            case Load():
+                self._load(request)
+            case EncodeQuery():
+                vector, tokens = self._loaded().encode_query(request.text)
+                self._send(QueryEncoded(id=request.id, vector=vector.tobytes(), tokens=tokens.tobytes()))
+            case EncodePassages():
+                self._encode_passages(request)
+            case ParseFile():
+                from recalld_daemon.ingest.parse import parse_file
+
+                parser = parse_file(request.path, request.source_kind, request.cursor)
+                self._parsers[request.id] = iter(parser)
+                self._parse_on(request.id)
+            case ParseMore():
+                self._parse_on(request.id)
+            case ParseStop():
+                self._parsers.pop(request.id, None)
+
+    def _load(self, request: Load) -> None:
+        from recalld_daemon.models.encoder import EncoderSettings, load_encoder
+
+        def progress(phase: str, done: int = 0, total: int = 0) -> None:
+            self._send(Progress(id=request.id, phase=phase, done=done, total=total))
+
+        self._encoder = None
+        settings = EncoderSettings(
+            model=request.model,
+            query_prompt=request.query_prompt,
+            passage_prompt=request.passage_prompt,
+            cache_dir=Path(request.cache_dir),
+            token_dims=request.token_dims,
+            allow_download=request.allow_download,
+            threads=request.threads,
+        )
+        self._encoder = encoder = load_encoder(settings, request.role, progress)
+        gc.collect()
+        gc.freeze()  # what is loaded stays: without this a full collection takes 0.26 s
+        self._send(
+            Loaded(
+                id=request.id,
+                fingerprint=encoder.fingerprint,
+                model=encoder.model,
+                runtime=encoder.runtime,
+                dims=encoder.dims,
+                token_dims=encoder.token_dims,
+            )
+        )
+
+    def _loaded(self) -> Encoder:
+        if self._encoder is None:
+            raise RuntimeError("no model is loaded")
+        return self._encoder
+
+    def _encode_passages(self, request: EncodePassages) -> None:
+        encoded = self._loaded().encode_passages(request.texts)
+        reply = PassagesEncoded(
+            id=request.id,
+            vectors=encoded.vectors.tobytes(),
+            tokens=[tokens.tobytes() for tokens in encoded.tokens],
+            starts=[starts.tobytes() for starts in encoded.starts],
+            ends=[ends.tobytes() for ends in encoded.ends],
+        )
+        self._send(reply)
+
+    def _parse_on(self, request_id: int) -> None:
+        """Send the next frame of a parse, with the request's id."""
+        parser = self._parsers.get(request_id)
+        if parser is None:
+            return
+        parsed = next(parser, None) or Parsed(id=request_id, passages=[], done=True)
+        if parsed.done:
+            del self._parsers[request_id]
+        self._send(msgspec.structs.replace(parsed, id=request_id))
+
+
+def main() -> None:
+    """Serve the daemon until its end of the pipe closes. `argv[1]` is the role: live or bulk."""
+    role = sys.argv[1] if len(sys.argv) > 1 else "live"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    logging.basicConfig(level=logging.WARNING, format=f"{role} worker: %(levelname)s %(name)s: %(message)s")
+    inbox, outbox = _take_pipes()
+    if role == "bulk":
+        yield_to_others()
+    threading.Thread(target=_end_with_the_daemon, args=(inbox,), daemon=True).start()
+    worker = Worker(lambda message: _write_all(outbox, pack_frame(message)))
+    reader = FrameReader()
+    while data := os.read(inbox, READ_BYTES):
+        for body in reader.feed(data):
+            worker.handle(decode_request(body))
+
+
+def yield_to_others() -> None:
+    """Lower this process's priority: nice, batch scheduling, idle disk class, each where the system has it."""
+    os.nice(BULK_NICE)
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        with suppress(psutil.Error, OSError):
+            psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def _take_pipes() -> tuple[int, int]:
+    """Move stdin and stdout out of the way of libraries: what they print goes to stderr, what they read is empty."""
+    inbox, outbox = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return inbox, outbox
+
+
+def _end_with_the_daemon(inbox: int) -> None:
+    """End this process, whatever it does, as soon as nobody can write to `inbox` any more."""
+    poll = select.poll()
+    poll.register(inbox, 0)  # POLLHUP alone, which needs no asking for
+    poll.poll()
+    os._exit(0)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text.encode(errors="replace").decode()[:REASON_CHARS]
+
+
+if __name__ == "__main__":
+    main()
