@@ -149,26 +149,25 @@ def _decode(
     if len(frame) > size_limit:
         raise FrameTooLarge(len(frame), size_limit)
     frame = bytes(frame)  # no copy where it is bytes already
+    check_shape(frame, value_limit)
     try:
-        check_shape(frame, value_limit)
         return decoder.decode(frame)
-    except (LimitExceeded, msgspec.DecodeError) as error:
-        raise _refusal(frame, kinds, error) from error
+    except msgspec.DecodeError as error:
+        raise _refusal(frame, kinds, str(error)) from error
 
 
-def _refusal(frame: bytes, kinds: frozenset[str], error: Exception) -> WireError:
-    """Why `frame` can't be taken, told as well as it can be: a second, tolerant look at its envelope."""
-    deep = isinstance(error, LimitExceeded)
+def _refusal(frame: bytes, kinds: frozenset[str], why: str) -> WireError:
+    """Why `frame` can't be taken, told as well as it can be: a second, tolerant look reads its envelope."""
     try:
-        envelope = _Envelope("") if deep else _envelope.decode(frame)
+        envelope = _envelope.decode(frame)
     except msgspec.DecodeError:
-        return Malformed(str(error))
-    told = _Told(kind=envelope.kind, id=envelope.id, session=envelope.session)
-    if not deep and envelope.kind not in kinds:
+        envelope = None
+    if envelope and envelope.kind not in kinds:
         return UnknownKind(envelope.kind, id=envelope.id, session=envelope.session)
-    if deep or " of length <= " in str(error):
-        return LimitExceeded(str(error), **told)
-    return Malformed(str(error), **told)
+    refused = LimitExceeded if " of length <= " in why else Malformed
+    if not envelope:
+        return refused(why)
+    return refused(why, kind=envelope.kind, id=envelope.id, session=envelope.session)
 
 
 def _code(error: WireError) -> ProblemCode:
