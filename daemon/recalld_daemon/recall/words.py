@@ -14,16 +14,22 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 
-STOP_WORDS = frozenset(
+
+def word_set(text: str) -> frozenset[str]:
+    """The words between the spaces of a text; for tables of words."""
+    return frozenset(text.split())
+
+
+STOP_WORDS = word_set(
     """a about above after again against all also am an and any are aren't as at be because been before being below
-    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each else
-    ever few for from further get gets getting go going gone got had hadn't has hasn't have haven't having he her here
-    hers herself him himself his how i i'd i'll i'm i've if in into is isn't it it's its itself just let let's like me
-    more most my myself no nor not now of off on once only or other our ours ourselves out over own please quite rather
-    really same shall she should shouldn't since so some still such than thanks that that's the their theirs them
-    themselves then there these they this those through to too under until up upon us very was wasn't we we'll we're
-    were weren't what what's when where whether which while who whom whose why will with won't would wouldn't yes yet
-    you you'd you'll you're your yours yourself yourselves""".split()
+    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each
+    else ever few for from further get gets getting go going gone got had hadn't has hasn't have haven't having
+    he her here hers herself him himself his how i i'd i'll i'm i've if in into is isn't it it's its itself just
+    let let's like me more most my myself no nor not now of off ok okay on once only or other our ours ourselves
+    out over own please quite rather really same shall she should shouldn't since so some still such than thanks
+    that that's the their theirs them themselves then there these they this those through to too under until up
+    upon us very was wasn't we we'll we're were weren't what what's when where whether which while who whom
+    whose why will with won't would wouldn't yes yet you you'd you'll you're your yours yourself yourselves"""
 )
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # letters and digits, with inner apostrophes; never an underscore
