@@ -1,0 +1,125 @@
+"""Reads of vectors: what is still to be embedded, what an index needs to learn, and a walk over all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recalld_daemon.recall.types import Int64
+from recalld_daemon.store.reads import Reads
+from recalld_daemon.store.rows import VectorBatch
+from recalld_daemon.store.texts import embedded_text, text_offset
+
+_BATCH = """SELECT p.id, p.scope, p.written_at, p.heading, p.speaker, v.vector, v.tokens, v.starts, v.ends
+    FROM passages p JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
+_ENCODED = "EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)"
+_PER_STATEMENT = 500
+
+
+class VectorReads(Reads):
+    """The part of the reader that knows vectors."""
+
+    _frontiers: dict[tuple[int, int], tuple[int, int]]
+
+    def missing_vectors(self, encoder: int, snapshot: int, limit: int) -> list[tuple[bytes, str]]:
+        """(hash, embedded text) of passages that have no vectors yet, newest first, each hash once."""
+        found = self._missing(encoder, snapshot, limit)
+        with self._pool.lend() as db:
+            marks = ",".join("?" * len(found))
+            rows = db.execute(f"SELECT id, heading, speaker, text FROM passages WHERE id IN ({marks})", list(found))
+            texts = {id: embedded_text(heading, speaker, text) for id, heading, speaker, text in rows}
+        return list({found[id]: texts[id] for id in sorted(texts, reverse=True)}.items())
+
+    def count_missing(self, encoder: int, snapshot: int) -> int:
+        """How many passages have no vectors yet."""
+        self._missing(encoder, snapshot, 1)  # moves the frontier, which makes the count cheap
+        low, high = self._frontier(encoder, snapshot)
+        sql = (
+            f"SELECT count(*) FROM passages p INDEXED BY passages_seen WHERE (p.id < ? OR p.id > ?) AND NOT {_ENCODED}"
+        )
+        return int(self._all(sql, (low, high, encoder, snapshot))[0][0])
+
+    def encoder(self, fingerprint: str) -> int | None:
+        """The id of an encoder the store has vectors of."""
+        rows = self._all("SELECT id FROM encoders WHERE fingerprint = ?", (fingerprint,))
+        return int(rows[0][0]) if rows else None
+
+    def live_snapshot(self) -> tuple[int, int] | None:
+        """(encoder, snapshot) that is searched."""
+        rows = self._all("SELECT encoder, version FROM snapshots WHERE live = 1")
+        return (int(rows[0][0]), int(rows[0][1])) if rows else None
+
+    def vectors_for(self, ids: Sequence[int], encoder: int, snapshot: int) -> VectorBatch:
+        """What an index must learn of these passages; those gone, or without vectors yet, are left out."""
+        rows: list[Any] = []
+        for at in range(0, len(ids), _PER_STATEMENT):
+            batch = [int(id) for id in ids[at : at + _PER_STATEMENT]]
+            marks = ",".join("?" * len(batch))
+            rows += self._all(f"{_BATCH} p.id IN ({marks})", (encoder, snapshot, *batch))
+        return _batch_of(rows)
+
+    def vector_batches(self, encoder: int, snapshot: int, size: int = 1_000) -> Iterator[VectorBatch]:
+        """All of a snapshot, `size` passages at a time by rising id, each batch a read of its own."""
+        last = 0
+        while rows := self._all(f"{_BATCH} p.id > ? ORDER BY p.id LIMIT ?", (encoder, snapshot, last, size)):
+            last = rows[-1][0]
+            yield _batch_of(rows)
+
+    def encoded_ids(self, encoder: int, snapshot: int) -> tuple[Int64, Int64, NDArray[np.float64]]:
+        """Of all passages that have vectors: ids (n,) rising, scopes (n,), written_at (n,) epoch seconds."""
+        sql = f"""SELECT p.id, p.scope, p.written_at FROM passages p INDEXED BY passages_seen
+            WHERE {_ENCODED} ORDER BY p.id"""
+        rows = self._all(sql, (encoder, snapshot))
+        table = np.array(rows, dtype=np.float64).reshape(-1, 3)  # ids are exact in a double up to 2^53
+        return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2].copy()
+
+    def _missing(self, encoder: int, snapshot: int, limit: int) -> dict[int, bytes]:
+        """id -> hash of the newest passages without vectors. Ids between the frontiers are known to have them."""
+        low, high = self._frontier(encoder, snapshot)
+        sql = f"""SELECT p.id, p.hash FROM passages p INDEXED BY passages_seen
+            WHERE {{ids}} AND NOT {_ENCODED} ORDER BY p.id DESC LIMIT ?"""
+        with self._pool.lend() as db:
+            db.execute("BEGIN")
+            (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()
+            above = dict(db.execute(sql.format(ids="p.id > ?"), (high, encoder, snapshot, limit)).fetchall())
+            rest = limit - len(above)
+            below = dict(db.execute(sql.format(ids="p.id < ?"), (low, encoder, snapshot, rest)).fetchall())
+            db.execute("COMMIT")
+        if rest:
+            low = max(below, default=-1) + 1
+        self._frontiers[encoder, snapshot] = (low, high if above else max(high, newest))
+        return above | below
+
+    def _frontier(self, encoder: int, snapshot: int) -> tuple[int, int]:
+        """(low, high): every passage with low <= id <= high has vectors. Stays true, since ids are used once, and
+        vectors go only with their last passage or their snapshot; so a lost race between threads loses nothing."""
+        return self._frontiers.setdefault((encoder, snapshot), (1, 0))
+
+
+def _batch_of(rows: Sequence[Any]) -> VectorBatch:
+    ids, scopes, dates, headings, speakers, vectors, tokens, starts, ends = (
+        zip(*rows, strict=True) if rows else [()] * 9
+    )
+    spans = [
+        _own_spans(start, end, text_offset(heading, speaker))
+        for heading, speaker, start, end in zip(headings, speakers, starts, ends, strict=True)
+    ]
+    return VectorBatch(
+        ids=np.array(ids, dtype=np.int64),
+        scopes=np.array(scopes, dtype=np.int64),
+        written_at=np.array(dates, dtype=np.float64),
+        vectors=np.frombuffer(b"".join(vectors), dtype="<f2").reshape(len(rows), -1 if rows else 0),
+        tokens=tokens,
+        starts=[start for start, _ in spans],
+        ends=[end for _, end in spans],
+    )
+
+
+def _own_spans(starts: bytes, ends: bytes, offset: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """Token offsets within the passage's own text: (T,) starts and ends, 0 for tokens of its heading or speaker."""
+    start, end = np.frombuffer(starts, dtype="<u2"), np.frombuffer(ends, dtype="<u2")
+    own = start >= offset
+    return np.where(own, start - offset, 0).astype(np.uint16), np.where(own, end - offset, 0).astype(np.uint16)

@@ -1,0 +1,29 @@
+"""The writer: the one object through which anything gets into the store. See its parts for what each keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT, LogWrites
+from recalld_daemon.store.memory_writes import MemoryWrites
+from recalld_daemon.store.vector_writes import VectorWrites
+
+
+class Writer(MemoryWrites, VectorWrites, LogWrites):
+    """One per database and process. Calls may come from any thread, but one at a time."""
+
+    def prune(self, *, recalls_kept: int = RECALLS_KEPT, sessions_kept: int = SESSIONS_KEPT) -> int:
+        """Drop what nothing needs: vectors without a passage, the log's old end. Returns how many rows went.
+
+        Runs in two short transactions. Space in the file is used again; it does not shrink.
+        """
+        with self.transaction():
+            orphans = self._run(
+                "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = vectors.hash)"
+            ).rowcount
+        return orphans + self.prune_log(recalls_kept, sessions_kept)
+
+
+def open_writer(path: Path) -> Writer:
+    """Open the store for writing, made (0600) or migrated as needed. Raises StoreError naming file and remedy."""
+    return Writer(path)
