@@ -1,0 +1,420 @@
+"""The client's only file that imports zmq: one DEALER to the daemon, and a subscription to its events.
+
+Nothing here raises and nothing waits unless a number of seconds is given. Sending is `DONTWAIT` on a socket that has
+no queue without a live peer (IMMEDIATE), so an absent daemon costs an EAGAIN, never a stale backlog. Waiting polls
+zmq's file descriptor outside the lock and in slices: the descriptor is edge-triggered, and another thread may eat the
+edge. A forked child drops the socket unclosed (closing it would disturb the parent's) and opens its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import select
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from recalld_protocol.endpoints import Endpoints, check_runtime_dir, endpoints, socket_path
+from recalld_protocol.errors import ProtocolError
+from recalld_protocol.messages import Event, FromAgent, FromDaemon
+from recalld_protocol.wire import DAEMON_FRAME_LIMIT, decode_event, decode_from_daemon, encode
+
+if TYPE_CHECKING:
+    import zmq
+
+READABLE, WRITABLE = 1, 2  # zmq.POLLIN, zmq.POLLOUT, without importing zmq
+CONNECT_SECONDS = 0.02  # after connect: else the very first send finds no peer (zmq connects in the background)
+ANSWERING_SECONDS = 1.0  # how long a question waits for the connection where the daemon's socket file exists
+REOPEN_SECONDS = 0.5  # between attempts to open a socket whose directory is missing or unsafe
+SLICE_SECONDS = 0.01  # the longest that an edge eaten by another thread delays a waiting one
+MAX_KEPT = 256  # messages read while a question waited for its answer
+SEND_QUEUE = 256  # frames; a hung daemon costs EAGAIN after these
+RECEIVE_QUEUE = 64  # frames; a receiver at its limit loses the tail when the daemon goes away
+BYE_SECONDS = 0.05  # what was sent just before closing is still written, in the background, for so long
+logger = logging.getLogger("recalld.client")
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_context: list[zmq.Context[zmq.Socket[bytes]]] = []  # this process's, made at first use
+_abandoned: list[Any] = []  # sockets and contexts inherited through a fork: kept, so that nothing closes them
+
+
+class Link:
+    """A socket to the daemon. `session` is stamped on messages that name none. Threads may share it."""
+
+    def __init__(self, endpoints: Endpoints | None = None, session: str = "") -> None:
+        self.session = session
+        self.problem = ""  # why there is no connection; "" while nothing is known to be wrong
+        self.garbled = 0  # frames from the daemon that could not be read
+        self._endpoints = endpoints
+        self._socket: zmq.Socket[bytes] | None = None
+        self._fd = -1
+        self._pid = os.getpid()
+        self._closed = False
+        self._retry_at = 0.0  # monotonic
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._asked: set[int] = set()
+        self._answers: dict[int, FromDaemon] = {}
+        self._kept: deque[FromDaemon] = deque(maxlen=MAX_KEPT)
+        _links.add(self)
+
+    # ------------------------------------------------------------ opening and closing
+
+    def open(self, wait_seconds: float = CONNECT_SECONDS) -> bool:
+        """Open the socket unless it is open; wait up to `wait_seconds`, once, for a daemon whose socket file exists.
+
+        True: there is a socket (see `up` for a peer). False: `problem` says why not.
+        """
+        with self._lock:
+            opened = self._socket is None
+            if not self._ensure(time.monotonic()):
+                return False
+        if opened and self.file_exists:
+            self._wait_for(WRITABLE, wait_seconds)
+        if not self.up:
+            self.problem = self.absence()
+        return True
+
+    def close(self) -> None:
+        """Close the socket; what was sent last is still written in the background. Further calls do nothing."""
+        with self._lock:
+            self._closed = True
+            if self._socket is not None and self._pid == os.getpid():
+                self._socket.close(linger=int(BYE_SECONDS * 1000))
+            self._socket = None
+            self._kept.clear()
+            self._answers.clear()
+
+    def __enter__(self) -> Link:
+        self.open()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """Where the daemon is expected, for people; "" where that could not be found out."""
+        return self._endpoints.request.removeprefix("ipc://") if self._endpoints else ""
+
+    @property
+    def file_exists(self) -> bool:
+        """Whether the daemon's socket file is there; a daemon on another machine is taken to be."""
+        if self._endpoints is None:
+            return False
+        return not _is_file(self._endpoints.request) or socket_path(self._endpoints.request).exists()
+
+    def absence(self) -> str:
+        """Why nothing is connected, with the remedy."""
+        if self._socket is None:
+            return self.problem
+        what = "no answer from the daemon" if self.file_exists else "no daemon"
+        return f"{what} at {self.address}: start it with `recalld run`"
+
+    # ------------------------------------------------------------ without waiting
+
+    @property
+    def up(self) -> bool:
+        """Whether a daemon is connected and takes what is sent."""
+        return bool(self.events_nowait() & WRITABLE)
+
+    def events_nowait(self) -> int:
+        """READABLE and WRITABLE, or'ed. 0 without a socket."""
+        with self._lock:
+            socket = self._socket
+            if socket is None or self._pid != os.getpid():
+                socket = self._socket if self._ensure(time.monotonic()) else None
+            return 0 if socket is None else _events(socket)
+
+    def send_nowait(self, message: FromAgent) -> bool:
+        """Send, or return False: no daemon is there, its queue is full, or the message breaks the wire's limits."""
+        try:
+            frame = encode(self._stamped(message))
+        except ProtocolError as error:
+            self.problem = str(error)
+            logger.warning("a message is lost: %s", error)
+            return False
+        with self._lock:
+            return self._ensure(time.monotonic()) and self._send(frame)
+
+    def receive_nowait(self) -> list[FromDaemon]:
+        """All that has arrived, in order, except answers that a `request` waits for."""
+        with self._lock:
+            if self.events_nowait() & READABLE:
+                self._drain()
+            if not self._kept:
+                return []
+            kept = list(self._kept)
+            self._kept.clear()
+            return kept
+
+    # ------------------------------------------------------------ waiting
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something can be received, at most `seconds`. At once False without a socket."""
+        return bool(self._kept) or self._wait_for(READABLE, seconds)
+
+    def rest(self, seconds: float) -> None:
+        """Sleep until the socket stirs, at most `seconds` and never more than one slice. Holds no lock."""
+        poller = select.poll()
+        if self._fd >= 0:
+            poller.register(self._fd, select.POLLIN)
+        poller.poll(max(0.0, min(seconds, SLICE_SECONDS)) * 1000)
+
+    def request(self, message: FromAgent, seconds: float) -> FromDaemon | None:
+        """Ask and wait for the answer (its `re` is the question's `id`, given here if it is 0), at most `seconds`.
+
+        None: no answer; `problem` says why. A `Problem` is an answer. What else arrives is kept for `receive_nowait`.
+        """
+        message = self._stamped(message)
+        if message.id == 0:
+            message = replace(message, id=next(self._ids))
+        deadline = time.monotonic() + seconds
+        if not self._reach(seconds):
+            return None
+        with self._lock:
+            self._asked.add(message.id)
+        try:
+            if not self.send_nowait(message):
+                self.problem = self.problem or self.absence()
+                return None
+            return self._answer(message.id, deadline, seconds)
+        finally:
+            with self._lock:
+                self._asked.discard(message.id)
+                self._answers.pop(message.id, None)
+
+    def _reach(self, seconds: float) -> bool:
+        """Wait for the connection, if a daemon's socket file is there at all."""
+        with self._lock:
+            if not self._ensure(time.monotonic()):
+                return False
+        if self.up or (self.file_exists and self._wait_for(WRITABLE, min(seconds, ANSWERING_SECONDS))):
+            self.problem = ""
+            return True
+        self.problem = self.absence()
+        return False
+
+    def _answer(self, asked: int, deadline: float, seconds: float) -> FromDaemon | None:
+        while True:
+            with self._lock:
+                if self.events_nowait() & READABLE:
+                    self._drain()
+                if asked in self._answers:
+                    self.problem = ""
+                    return self._answers[asked]
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed:
+                self.problem = f"the daemon at {self.address} did not answer within {seconds:g} s"
+                return None
+            self.rest(left)
+
+    def _wait_for(self, mask: int, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not self.events_nowait() & mask:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._socket is None:
+                return False
+            self.rest(left)
+        return True
+
+    # ------------------------------------------------------------ the socket itself, under the lock
+
+    def _ensure(self, now: float) -> bool:
+        """A socket of this process, opened if need be; attempts that failed are not repeated at once."""
+        if self._socket is not None and self._pid == os.getpid():
+            return True
+        if self._socket is not None:
+            self._abandon()
+        if self._closed or now < self._retry_at:
+            return False
+        try:
+            self._endpoints = self._endpoints or endpoints(os.environ)
+            self._socket = _dealer(_checked(self._endpoints.request))
+        except (ProtocolError, OSError, ImportError) as error:  # zmq's errors are OSErrors of its own making
+            self._retry_at = now + REOPEN_SECONDS
+            self.problem = str(error)
+            return False
+        self._fd = self._socket.fileno()
+        self._pid = os.getpid()
+        self.problem = ""
+        return True
+
+    def _send(self, frame: bytes) -> bool:
+        assert self._socket is not None
+        zmq = _zmq()
+        try:
+            self._socket.send(frame, zmq.DONTWAIT)
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EAGAIN:
+                self.problem = f"sending to {self.address}: {error}"
+            return False
+        return True
+
+    def _drain(self) -> None:
+        assert self._socket is not None
+        zmq = _zmq()
+        for _ in range(RECEIVE_QUEUE):
+            try:
+                frame = self._socket.recv(zmq.DONTWAIT)
+            except zmq.ZMQError:
+                return
+            self._sort(frame)
+
+    def _sort(self, frame: bytes) -> None:
+        try:
+            message = decode_from_daemon(frame)
+        except ProtocolError as error:
+            self.garbled += 1
+            (logger.warning if self.garbled == 1 else logger.debug)("unreadable frame: %s", error)
+            return
+        if message.re and message.re in self._asked:
+            self._answers[message.re] = message
+        else:
+            self._kept.append(message)
+
+    def _stamped(self, message: FromAgent) -> FromAgent:
+        return replace(message, session=self.session) if self.session and not message.session else message
+
+    def _abandon(self) -> None:
+        """In a forked child: forget the parent's socket without closing it, and all that came through it."""
+        if self._socket is not None:
+            _abandoned.append(self._socket)
+        self._socket, self._fd, self._pid = None, -1, os.getpid()
+        self._lock = threading.RLock()  # another thread of the parent may have held the old one
+        self._retry_at = 0.0
+        self._kept.clear()
+        self._asked.clear()
+        self._answers.clear()
+
+
+class Subscription:
+    """The daemon's events whose topic starts with one of `topics` (none given: all). For one thread."""
+
+    def __init__(self, endpoints: Endpoints | None = None, topics: Iterable[str] = ()) -> None:
+        self.problem = ""
+        self._endpoints = endpoints
+        self._topics = list(topics) or [""]
+        self._socket: zmq.Socket[bytes] | None = None
+
+    def open(self) -> bool:
+        """Connect. False: `problem` says why not."""
+        if self._socket is None:
+            try:
+                self._endpoints = self._endpoints or endpoints(os.environ)
+                self._socket = _subscriber(_checked(self._endpoints.events), self._topics)
+            except (ProtocolError, OSError, ImportError) as error:
+                self.problem = str(error)
+        return self._socket is not None
+
+    def receive(self, seconds: float) -> Event | None:
+        """The next event, or None after `seconds`. What is not an event is skipped."""
+        if not self.open() or self._socket is None:
+            return None
+        deadline = time.monotonic() + seconds
+        while self._socket.poll(round(max(0.0, deadline - time.monotonic()) * 1000)):
+            frames = self._socket.recv_multipart()
+            try:
+                return decode_event(frames[-1])
+            except ProtocolError as error:
+                logger.debug("unreadable event: %s", error)
+        return None
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close(linger=0)
+            self._socket = None
+
+    def __enter__(self) -> Subscription:
+        self.open()
+        return self
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events for ever."""
+        while self._socket is not None:
+            if (event := self.receive(1.0)) is not None:
+                yield event
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+# ---------------------------------------------------------------- zmq
+
+
+def _is_file(address: str) -> bool:
+    return address.startswith("ipc://")
+
+
+def _checked(address: str) -> str:
+    """The address, if its directory may be trusted. Raises EndpointError."""
+    if _is_file(address):
+        check_runtime_dir(socket_path(address).parent)
+    return address
+
+
+def _zmq() -> Any:
+    import zmq  # 40 ms: not before the first use
+
+    return zmq
+
+
+def _events(socket: zmq.Socket[bytes]) -> int:
+    events: int = socket.getsockopt(_zmq().EVENTS)  # type: ignore[assignment]
+    return events
+
+
+def _this_process() -> zmq.Context[zmq.Socket[bytes]]:
+    if not _context:
+        _context.append(_zmq().Context())
+    return _context[0]
+
+
+def _dealer(address: str) -> zmq.Socket[bytes]:
+    zmq = _zmq()
+    socket = _this_process().socket(zmq.DEALER)
+    for option, value in (
+        (zmq.LINGER, 0),
+        (zmq.IMMEDIATE, 1),
+        (zmq.SNDHWM, SEND_QUEUE),
+        (zmq.RCVHWM, RECEIVE_QUEUE),
+        (zmq.RECONNECT_IVL, 50),  # ms, doubling
+        (zmq.RECONNECT_IVL_MAX, 2_000),
+        (zmq.HANDSHAKE_IVL, 2_000),
+        (zmq.MAXMSGSIZE, DAEMON_FRAME_LIMIT),
+        (zmq.HEARTBEAT_IVL, 500),
+        (zmq.HEARTBEAT_TIMEOUT, 1_500),  # a frozen daemon is given up after 2 s
+    ):
+        socket.setsockopt(option, value)
+    socket.connect(address)
+    return socket
+
+
+def _subscriber(address: str, topics: list[str]) -> zmq.Socket[bytes]:
+    zmq = _zmq()
+    socket = _this_process().socket(zmq.SUB)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.RCVHWM, 1_000)
+    socket.setsockopt(zmq.MAXMSGSIZE, DAEMON_FRAME_LIMIT)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+    for topic in topics:
+        socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+    socket.connect(address)
+    return socket
+
+
+def _after_fork() -> None:
+    _abandoned.extend(_context)
+    _context.clear()
+    for link in list(_links):
+        link._abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)
