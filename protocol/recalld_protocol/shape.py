@@ -15,7 +15,7 @@ DEPTH_LIMIT = 16  # levels, the top map being the first; our deepest message (`w
 _HEADERS = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])  # fixmap, fixarray, array16/32, map16/32
 _SIZED = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}  # bin, str: bytes of the length that follows
 _SIZED_EXT = {0xC7: 1, 0xC8: 2, 0xC9: 4}  # the same for ext, whose type byte follows the length
-_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8} | {
+_FIXED: dict[int, int] = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8} | {
     0xD4 + power: 1 + 2**power
     for power in range(5)  # float, uint, int; fixext with its type byte
 }
