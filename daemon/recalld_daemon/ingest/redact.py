@@ -15,46 +15,54 @@ from collections.abc import Iterator
 MASK = "█"  # neither letter nor punctuation: tokenizers see one unknown word, FTS none; one character per character
 
 _TOKENS = re.compile(
-    r"""(?P<s>
-      \b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[0-9A-Z]{16}\b                # AWS key ids
-    | \bgh[pousr]_[A-Za-z0-9]{20,255}                                  # GitHub
-    | \bgithub_pat_[A-Za-z0-9_]{20,255}
-    | \bglpat-[A-Za-z0-9_-]{20,}                                       # GitLab
-    | \bsk-ant-[A-Za-z0-9_-]{8,}                                       # Anthropic
-    | \bsk-(?:proj-|svcacct-|admin-|or-v1-)?(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}  # OpenAI and like ones
-    | \bxox[abeoprs]-[A-Za-z0-9-]{10,} | \bxapp-[0-9]-[A-Za-z0-9-]{10,}     # Slack
-    | \b(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}                    # Stripe
-    | \bAIza[A-Za-z0-9_-]{35}                                          # Google
-    | \bnpm_[A-Za-z0-9]{36} | \bpypi-[A-Za-z0-9_-]{50,} | \bhf_[A-Za-z0-9]{30,}
-    | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}  # JSON web tokens
+    r"""\b(?P<s>
+      A(?:KIA|SIA|GPA|IDA|ROA|NPA)[0-9A-Z]{16}\b                       # AWS key ids
+    | gh[pousr]_[A-Za-z0-9]{20,255} | github_pat_[A-Za-z0-9_]{20,255}  # GitHub
+    | glpat-[A-Za-z0-9_-]{20,255}                                      # GitLab
+    | sk-ant-[A-Za-z0-9_-]{8,255}                                      # Anthropic
+    | sk-(?:proj-|svcacct-|admin-|or-v1-)?(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,255}  # OpenAI and the like
+    | xox[abeoprs]-[A-Za-z0-9-]{10,255} | xapp-[0-9]-[A-Za-z0-9-]{10,255}            # Slack
+    | [srp]k_(?:live|test)_[A-Za-z0-9]{10,255}                         # Stripe
+    | AIza[A-Za-z0-9_-]{35}                                            # Google
+    | npm_[A-Za-z0-9]{36} | pypi-[A-Za-z0-9_-]{50,255} | hf_[A-Za-z0-9]{30,255}
+    | eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}  # JSON web tokens
     )""",
     re.VERBOSE,
 )
-_SLACK_HOOK = re.compile(r"hooks\.slack\.com/services/(?P<s>[A-Za-z0-9/]{20,})")
+_SLACK_HOOK = re.compile(r"hooks\.slack\.com/services/(?P<s>[A-Za-z0-9/]{20,255})")
 _PRIVATE_KEY = re.compile(
-    r"(?P<s>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z))",
+    r"(?P<s>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z))",
     re.DOTALL,
 )
-_BEARER = re.compile(r"\b(?:bearer|basic|token)\s+(?P<s>[A-Za-z0-9._~+/-]{16,}={0,2})", re.IGNORECASE)
-_URL_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{0,80}:(?P<s>[^\s/@'\"]{1,200})@", re.IGNORECASE)
+_BEARER = re.compile(
+    r"\b(?:bearer|authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?\w{1,20})\s{1,3}(?P<s>[A-Za-z0-9._~+/-]{16,4000}={0,2})",
+    re.IGNORECASE,
+)
+_URL_PASSWORD = re.compile(r"://[^\s/:@'\"]{0,80}:(?P<s>[^\s/@'\"]{1,200})@")
 _ASSIGNMENT = re.compile(
-    r"""(?P<name>[A-Za-z0-9_.-]{0,40}(?:secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key
-        |private[_-]?key|credential|auth[_-]?key|encryption[_-]?key)[A-Za-z0-9_.-]{0,20})
-        ["']?\s{0,3}(?:=|:=|=>|:)\s{0,3}(?P<q>["'`]?)(?P<s>[^\s"'`,;)}\]]{6,400})""",
+    r"""(?P<name>secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|private[_-]?key|credential
+        |auth[_-]?key|encryption[_-]?key)[A-Za-z0-9_.-]{0,20}
+        ["']?\s{0,3}(?:=>|:=|=|:)\s{0,3}(?P<q>["'`]?)(?P<s>[^\s"'`,;)}\]]{6,400})""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CODE_REFERENCE = re.compile(
-    r"""^(?:\$|<|\{|%|\(|\[|\.|process\.|import\.|os\.|env\.|self\.|this\.|config\.|settings\.|secrets\.)
+    r"""^(?:[$<{%(\[.]|process\.|import\.|os\.|env\.|self\.|this\.|config\.|settings\.|secrets\.)
         |^[A-Za-z_][\w.]*[(\[]|^[a-z_]\w*(?:\.\w+)+$|^https?://|^[/~]|^(?:true|false|none|null|undefined)$""",
     re.VERBOSE | re.IGNORECASE,
 )
 _NAMES_PASSWORD = re.compile(r"passw(?:or)?d|passphrase|pwd", re.IGNORECASE)
-_HINTS = re.compile(
-    r"[A-Z0-9]{16}|_[A-Za-z0-9]{10}|sk-|glpat|xox|xapp|AIza|pypi-|eyJ|slack|-----BEGIN|bearer|basic|token|://"
-    r"|secret|passw|passphrase|pwd|key|credential",
-    re.IGNORECASE,
-)
+
+_Rule = tuple[re.Pattern[str], tuple[str, ...]]
+_CERTAIN: tuple[_Rule, ...] = (  # each with letters of which one must be there, which is quicker to see
+    (_PRIVATE_KEY, ("-----BEGIN",)),
+    (_TOKENS, ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ANPA", "gh", "glpat-", "sk-", "xox", "xapp-", "k_live", "k_test",
+               "AIza", "npm_", "pypi-", "hf_", "eyJ")),
+    (_SLACK_HOOK, ("slack",)),
+    (_URL_PASSWORD, ("://",)),
+)  # fmt: skip
+_BEARER_LETTERS = ("bearer", "authorization")
+_ASSIGNMENT_LETTERS = ("secret", "token", "pass", "pwd", "key", "credential")
 RANDOM_BITS = 3.0  # Shannon bits per character: English words of 16 letters lie near 3.2, but carry no digits
 
 
@@ -77,17 +85,19 @@ def redact(text: str) -> str:
 
 def secrets(text: str) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Each secret as (the characters that betray it, the characters to mask), half open; not sorted, may overlap."""
-    if not _HINTS.search(text):
-        return
-    for rule in (_PRIVATE_KEY, _TOKENS, _SLACK_HOOK, _URL_PASSWORD):
-        for match in rule.finditer(text):
-            yield match.span(), match.span("s")
-    for match in _BEARER.finditer(text):
-        if _looks_random(match["s"]):
-            yield match.span(), match.span("s")
-    for match in _ASSIGNMENT.finditer(text):
-        if _is_secret_value(match["name"], match["s"], bool(match["q"])):
-            yield match.span(), match.span("s")
+    for rule, letters in _CERTAIN:
+        if any(some in text for some in letters):
+            for match in rule.finditer(text):
+                yield match.span(), match.span("s")
+    lower = text.lower()
+    if any(some in lower for some in _BEARER_LETTERS):
+        for match in _BEARER.finditer(text):
+            if _looks_random(match["s"]):
+                yield match.span(), match.span("s")
+    if any(some in lower for some in _ASSIGNMENT_LETTERS):
+        for match in _ASSIGNMENT.finditer(text):
+            if _is_secret_value(match["name"], match["s"], bool(match["q"])):
+                yield match.span(), match.span("s")
 
 
 def _is_secret_value(name: str, value: str, quoted: bool) -> bool:

@@ -1,0 +1,99 @@
+"""What is never indexed, wherever it stands: base64 and data URIs, key blocks, HTML comments, and our own words.
+
+A passage is contiguous, so such a span is a hole between passages: what stands before and after it keeps its offsets.
+Hosts write what we injected into their own logs; the marker of an injected line and the wrapper around it are holes
+in every kind of source, the hosts' own wrappers in transcripts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from recalld_daemon.ingest.redact import MASK
+
+Span = tuple[int, int]
+
+LONG_WORD = 400  # characters of ASCII without a space: base64, minified code; the longest sensible links are shorter
+
+_BLOBS = re.compile(
+    r"""\]?\(?<?\bdata:[\w.+-]{1,60}/[\w.+-]{1,80}(?:;[\w=.+-]{1,60}){0,4},
+            (?:<svg.*?(?:</svg>|\Z)|[^\s"'<>)\]]*)>?\)?             # data URI, with a link's syntax around it
+      | \bdata:;?base64,[A-Za-z0-9+/=%_-]*
+      | (?:^[ \t>]*[A-Za-z0-9+/=_-]{60,}[ \t]*(?:\r?\n|\Z)){3,}     # lines of base64
+      | [!-~]{400,}""",
+    re.VERBOSE | re.MULTILINE | re.DOTALL | re.IGNORECASE,
+)
+_OURS = re.compile(r"^[^\n]*\brecalled: \"…[^\n]*$|<hook_context\b.*?(?:</hook_context>|\Z)", re.MULTILINE | re.DOTALL)
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+    r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_FENCED = re.compile(r"^[ \t>]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_HOST = re.compile(
+    r"<(system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
+    r"|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
+    r"|user-memory-input|task-notification|ide_opened_file|ide_selection|ide_diagnostics|environment_context"
+    r"|post-tool-use-hook|session-start-hook)\b[^>]{0,200}>.*?</\1>",
+    re.DOTALL,
+)
+_SAID = re.compile(r"[^\W_]{2,}|[\u2e80-\u9fff\uac00-\ud7af]")
+_BLOB_TAIL = re.compile(r"[!-~]*")
+
+
+def holes(text: str, *, comments: bool = False, host: bool = False) -> list[Span]:
+    """Spans of characters that make no passage, in order, not overlapping.
+
+    `comments`: HTML comments are (markdown, outside fenced code); `host`: the wrappers that hosts put around what no
+    one said (transcripts).
+    """
+    found = [match.span() for rule in (_BLOBS, _OURS, _KEY_BLOCK) for match in rule.finditer(text)]
+    if comments:
+        found += _comments(text)
+    if host:
+        found += [match.span() for match in _HOST.finditer(text)]
+    return _merged(found)
+
+
+def solids(text: str, gaps: list[Span]) -> Iterator[Span]:
+    """What lies between the holes."""
+    at = 0
+    for start, end in gaps:
+        if start > at:
+            yield at, start
+        at = max(at, end)
+    if at < len(text):
+        yield at, len(text)
+
+
+def blob_tail(text: str) -> int:
+    """How many characters at the beginning still belong to a blob that began in an earlier piece of the same line."""
+    match = _BLOB_TAIL.match(text)
+    return match.end() if match else 0
+
+
+def says_something(text: str, words: int) -> bool:
+    """Whether there are as many words in it that are not masked away."""
+    return len(_SAID.findall(text.replace(MASK, " "))) >= words
+
+
+def _comments(text: str) -> list[Span]:
+    if "<!--" not in text:
+        return []
+    fenced = [match.span() for match in _FENCED.finditer(text)]
+    comments = [match.span() for match in _COMMENT.finditer(text)]
+    return [(a, b) for a, b in comments if not any(first <= a < last for first, last in fenced)]
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if start == end:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

@@ -1,0 +1,140 @@
+"""One file in, batches of passages out: the only door of the parsers, called inside the bulk worker.
+
+Memory is bounded by a batch, a section and the longest record that is looked at, whatever the file's size. Faults
+inside a file are reported with their line and never stop the rest; OSError says that the file can't be read at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+from recalld_daemon.ingest.documents import parse_document
+from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
+from recalld_daemon.ingest.frontmatter import moment_of_name
+from recalld_daemon.ingest.transcript import Progress, parse_transcript
+from recalld_daemon.worker_wire import FileProblem, Parsed, ParsedPassage
+
+BATCH_PASSAGES = 256
+BATCH_CHARS = 1_000_000
+MOST_PROBLEMS = 50  # told one by one; the rest of a file's are counted
+
+KINDS = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".mdx": "markdown",
+    ".txt": "text",
+    ".text": "text",
+    ".rst": "text",
+    ".org": "text",
+    ".adoc": "text",
+}  # logs (.log) are for machines: endless, and nobody wrote them down to remember
+_TURN = re.compile(rb'"parentUuid"\s*:')
+_SUMMARY = re.compile(rb'"type"\s*:\s*"summary"[^\n]{0,4096}"leafUuid"\s*:')
+
+
+def kind_of(path: str) -> str | None:
+    """How a file is to be parsed, by its name, for .jsonl by its head; None: not at all. Raises OSError."""
+    suffix = PurePath(path).suffix.lower()
+    if suffix != ".jsonl":
+        return KINDS.get(suffix)
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES).lstrip()
+    is_transcript = head.startswith(b"{") and (_TURN.search(head) or _SUMMARY.search(head))
+    return "claude-code" if is_transcript else None
+
+
+def goes_on(path: str, cursor: int) -> bool:
+    """Whether a transcript may be read on from `cursor`: a record still ends there. Raises OSError."""
+    if cursor == 0:
+        return True
+    with open(path, "rb") as file:
+        file.seek(cursor - 1)
+        return file.read(1) in (b"\n", b"}")
+
+
+def parse_file(path: str, source_kind: str, cursor: int) -> Iterator[Parsed]:
+    """Batches of a file's passages in order, the last with done=True, all with id=0 for the caller to replace.
+
+    `source_kind`: markdown, text or claude-code (ValueError else). `cursor`: for claude-code, the byte to go on
+    from. Raises OSError.
+    """
+    if source_kind == "claude-code":
+        return _parse_transcript(path, cursor)
+    if source_kind in ("markdown", "text"):
+        return _parse_document(path, markdown=source_kind == "markdown")
+    raise ValueError(f"no parser for a source of kind {source_kind!r}")
+
+
+def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
+    with open(path, "rb") as file:
+        encoding = tell_encoding(file.read(HEAD_BYTES))
+        told = [FileProblem(line=0, text=encoding.problem)] if encoding.problem else []
+        size = os.fstat(file.fileno()).st_size
+        if not encoding.codec:
+            yield Parsed(id=0, passages=[], problems=told, done=True, cursor=size)
+            return
+        moment = moment_of_name(path)
+        if moment is None:
+            moment = os.fstat(file.fileno()).st_mtime
+        found = parse_document(file, encoding.codec, encoding.bom, markdown=markdown, written_at=moment)
+        batch = _Batches(told)
+        yield from batch.fill(found)
+        yield batch.last(cursor=size)
+
+
+def _parse_transcript(path: str, cursor: int) -> Iterator[Parsed]:
+    progress = Progress(cursor)
+    with open(path, "rb") as file:
+        batch = _Batches([])
+        for full in batch.fill(parse_transcript(file, progress)):
+            yield Parsed(
+                id=0, passages=full.passages, problems=full.problems, project=progress.project, append_only=True
+            )
+        last = batch.last(cursor=progress.cursor)
+        yield Parsed(
+            id=0,
+            passages=last.passages,
+            problems=last.problems,
+            done=True,
+            cursor=progress.cursor,
+            project=progress.project,
+            append_only=True,
+        )
+
+
+class _Batches:
+    """Passages and problems on their way out, counted so that neither a batch nor the problems grow without bound."""
+
+    def __init__(self, problems: list[FileProblem]) -> None:
+        self._passages: list[ParsedPassage] = []
+        self._problems = problems
+        self._told = len(problems)
+        self._untold = 0
+        self._chars = 0
+
+    def fill(self, found: Iterable[ParsedPassage | FileProblem]) -> Iterator[Parsed]:
+        """Full batches, as soon as they are."""
+        for item in found:
+            if isinstance(item, FileProblem):
+                self._tell(item)
+                continue
+            self._passages.append(item)
+            self._chars += len(item.text)
+            if len(self._passages) >= BATCH_PASSAGES or self._chars >= BATCH_CHARS:
+                yield Parsed(id=0, passages=self._passages, problems=self._problems)
+                self._passages, self._problems, self._chars = [], [], 0
+
+    def last(self, cursor: int) -> Parsed:
+        if self._untold:
+            self._problems.append(FileProblem(line=0, text=f"and {self._untold} more problems"))
+        return Parsed(id=0, passages=self._passages, problems=self._problems, done=True, cursor=cursor)
+
+    def _tell(self, problem: FileProblem) -> None:
+        if self._told < MOST_PROBLEMS:
+            self._problems.append(problem)
+            self._told += 1
+        else:
+            self._untold += 1
