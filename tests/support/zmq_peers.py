@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import trio
+import trio.testing
 import zmq
 
-from recalld_daemon.sockets import Sockets, TcpBinding, TrioSocket, open_sockets
+from recalld_daemon.sockets import Received, Sockets, TcpBinding, TrioSocket, open_sockets
 from recalld_protocol.endpoints import Endpoints, endpoints_in
 
 DEADLINE_SECONDS = 20  # only a hang gets there
@@ -85,3 +86,17 @@ async def body(socket: TrioSocket) -> bytes:
     (frame, *_), count = await socket.receive()
     assert count == 1
     return frame.bytes
+
+
+async def nothing_arrives(sockets: Sockets) -> None:
+    """Fails if a request is there, or comes while this side has anything left to do."""
+    received: list[Received] = []
+
+    async def receive() -> None:
+        received.append(await sockets.router.receive())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(receive)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert received == []
