@@ -22,7 +22,7 @@ replaced or withdrawn meanwhile. Passages that were shown are remembered, the la
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import assert_never
 
 from recalld_daemon.race_calls import Calls
@@ -55,10 +55,12 @@ from recalld_daemon.race_events import (
     ToolStarted,
     TurnBegan,
 )
-from recalld_daemon.race_recall import DEPTH, Phase, RaceError, Recall, Recalls, Step
+from recalld_daemon.race_recall import DEPTH, VERDICTS, Phase, RaceError, Recall, Recalls, Step
 from recalld_daemon.race_rules import broken_rules
 from recalld_daemon.recall.types import Query
 from recalld_protocol.messages import Outcome
+
+__all__ = ["VERDICTS", "Race", "RaceError"]
 
 
 class Race:
@@ -92,6 +94,11 @@ class Race:
     def counts(self) -> dict[str, int]:
         """How many recalls ended how (VERDICTS): each recall id counts once, when it is over."""
         return self.recalls.counts
+
+    @property
+    def delivered(self) -> Collection[int]:
+        """The passages that were shown in this session, longest ago first."""
+        return self.recalls.shown.keys()
 
     def handle(self, event: Event, at: float) -> list[Instruction]:
         """What to do now that `event` happened at `at` (seconds, monotonic), in the order to do it in."""
@@ -314,7 +321,7 @@ class Race:
         recall.out.update((o.id, (o, recall.stage)) for o in recall.best)
         if self.delivery == "push" and (recall.best or recall.held):
             recall.held = bool(recall.best)
-            recall.sent_at = self.boundary if recall.own is None else recall.own
+            recall.sent_at = self.boundary if recall.own is None else recall.own - 1
             self._do(Send(recall.id, recall.stage, self.turn, recall.sent_at, recall.best))
 
     def _rescore(self, recall: Recall) -> None:

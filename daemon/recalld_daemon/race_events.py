@@ -140,8 +140,8 @@ class CancelRecall:
 class Send:
     """Push these to the client; they replace what it holds of this recall; none: what it holds is withdrawn.
 
-    `boundary` is the one from which the client counts staleness: the recall's own if that has passed, else the last
-    one known. So neither side ever holds an offer for fresh that the other holds for stale.
+    `boundary` is the last one before the recall's own: the last one known, or, where its own has passed, the one before
+    that. The client counts staleness from the next, so neither side holds for fresh what the other holds for stale.
     """
 
     recall: str

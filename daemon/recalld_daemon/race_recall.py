@@ -120,13 +120,16 @@ class Recall:
         return "won" if self.missed is None or number <= self.missed else "slipped"
 
     def is_stale(self, boundary: int, stale_after: int) -> bool:
-        """Whether it is too late to show it after `boundary`; the client, by its own rule, drops it no later.
+        """Whether it is too late to show it at `boundary`; the client, by its own rule, drops it no later.
 
-        Counted from its own boundary. Where that is still to come, what was sent and not shown counts from there.
+        Counted from its own boundary. Where that is still to come, what was sent and not shown counts from the boundary
+        that was next then: by now the client has dropped it.
         """
         since = self.own
-        if self.phase is Phase.WITHDRAWN or (since is None and self.phase is Phase.PENDING):
-            since = self.sent_at
+        if self.sent_at is not None and (
+            self.phase is Phase.WITHDRAWN or (since is None and self.phase is Phase.PENDING)
+        ):
+            since = self.sent_at + 1
         return since is not None and boundary - since > stale_after
 
     def forget_out(self) -> None:
@@ -146,10 +149,10 @@ class Recall:
         self.own = None
 
     def renumber(self, shift: int) -> None:
-        """The client's boundary counter moved by `shift` without boundaries passing."""
-        self.own = None if self.own is None else self.own + shift
+        """The client's boundary counter went back by `shift`. Where that leads before its first, it grows no older."""
+        self.own = None if self.own is None else max(1, self.own + shift)
         self.missed = None if self.missed is None else self.missed + shift
-        self.sent_at = None if self.sent_at is None else self.sent_at + shift
+        self.sent_at = None if self.sent_at is None else max(0, self.sent_at + shift)
 
 
 class Recalls:
