@@ -1,0 +1,121 @@
+"""`recallctl tail`: the daemon's events as they happen.
+
+All events are subscribed to and the filters applied here, because the sequence number runs over all of them: only so
+does a gap mean that something was missed (the daemon never waits for a slow reader) and not that it was filtered out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from recalld_client.link import Subscription
+from recalld_protocol.messages import Event, Ping, Pong
+
+from .asking import Daemon
+from .command import Command
+from .document import document
+from .screen import Screen, style_of
+from .show import clock, cut, safe, value
+
+IDLE_SECONDS = 1.0  # a wait may last as long; longer ones are a loop, so that Ctrl-C is always heard
+SESSION_SHOWN = 8  # characters of a session's id: enough to tell them apart
+WHAT_WIDTH = 18  # columns; the longest common name has as many
+
+
+def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
+    daemon.ask(Ping(), Pong)  # a subscription to nobody would wait for ever
+    left = options.count
+    with daemon.events() as subscription:
+        for item in follow(subscription):
+            if isinstance(item, str):
+                _tell_gap(item, options.json, screen)
+            elif _wanted(item, options.session, options.what):
+                _show(item, options.json, screen)
+                left -= 1
+            screen.flush()
+            if left == 0:
+                return 0
+    return 0
+
+
+def follow(subscription: Subscription) -> Iterator[Event | str]:
+    """Events for ever, and between them a text where some are missing."""
+    seen = 0
+    while True:
+        event = subscription.receive(IDLE_SECONDS)
+        if event is None:
+            continue
+        if text := gap(seen, event.seq):
+            yield text
+        seen = event.seq
+        yield event
+
+
+def gap(seen: int, seq: int) -> str:
+    """What is to be said between the event `seen` (0: none yet) and the event `seq`.
+
+    >>> gap(0, 40), gap(40, 41), gap(41, 45), gap(45, 46), gap(46, 1)
+    ('', '', 'missed 3 events', '', 'the daemon was restarted')
+    """
+    if seen and seq <= seen:
+        return "the daemon was restarted"
+    missed = seq - seen - 1
+    if not seen or missed == 0:
+        return ""
+    return f"missed {missed:,} event{'s' if missed > 1 else ''}"
+
+
+def _wanted(event: Event, session: str, prefixes: list[str]) -> bool:
+    return event.session.startswith(session) and (not prefixes or event.what.startswith(tuple(prefixes)))
+
+
+def _tell_gap(text: str, as_json: bool, screen: Screen) -> None:
+    if as_json:
+        screen.document({"kind": "gap", "text": text})
+    else:
+        screen.line(screen.paint(f"-- {text}", "yellow"))
+
+
+def _show(event: Event, as_json: bool, screen: Screen) -> None:
+    if as_json:
+        screen.document(document(event))
+        return
+    what = safe(event.what)
+    lead = f"{clock(event.at)}  {safe(event.session)[:SESSION_SHOWN] or '-':<{SESSION_SHOWN}}  "
+    name = f"{what:<{WHAT_WIDTH}}  "
+    room = None if screen.width is None else max(screen.width - len(lead) - len(name), 8)
+    data = "  ".join(f"{safe(key)}={value(key, part)}" for key, part in event.data.items())
+    end = f"{name}{cut(data, room)}" if data else what
+    screen.line(lead + screen.paint(end[: len(name)], style_of(what)) + end[len(name) :])
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 on, not {text!r}")
+    return number
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--session", metavar="ID", default="", help="only this session (or those whose id begins so)")
+    parser.add_argument(
+        "--what", metavar="PREFIX", action="append", default=[], help="only events whose name begins so; repeatable"
+    )
+    parser.add_argument("--count", metavar="N", type=_count, default=-1, help="stop after N events")
+
+
+COMMAND = Command(
+    name="tail",
+    usage="tail [options]",
+    summary="live events",
+    teaches="Prints what the daemon does while it does it: recalls begun and settled, snippets won "
+    "and slipped, files indexed. Where this reader was too slow, it says how many events it "
+    "missed. It goes on over restarts of the daemon, until it is interrupted.",
+    example="recallctl tail --what injection. --what recall.settled",
+    arguments=_arguments,
+    run=run,
+)
