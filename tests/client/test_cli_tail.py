@@ -72,7 +72,7 @@ def test_json_lines(tail: Tail) -> None:
         "what": "recall.settled",
         "data": {"outcome": "ready", "took_ms": 7.91},
     }
-    assert documents[2] == {"kind": "gap", "text": "missed 3 events"}
+    assert documents[2] == {"kind": "gap", "missed": 3, "restarted": False}
     assert documents[3]["data"]["path"] == "notes/\x1b[31m.md"  # JSON escapes it; nothing is lost
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from recalld_client.link import Subscription
 from recalld_protocol.messages import Event, Ping, Pong
@@ -23,12 +24,20 @@ SESSION_SHOWN = 8  # characters of a session's id: enough to tell them apart
 WHAT_WIDTH = 18  # columns; the longest common name has as many
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """`missed`: events that never arrived; 0 where that cannot be told, since the count began anew."""
+
+    missed: int
+    restarted: bool
+
+
 def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
     daemon.ask(Ping(), Pong)  # a subscription to nobody would wait for ever
     left = options.count
     with daemon.events() as subscription:
         for item in follow(subscription):
-            if isinstance(item, str):
+            if isinstance(item, Gap):
                 _tell_gap(item, options.json, screen)
             elif _wanted(item, options.session, options.what):
                 _show(item, options.json, screen)
@@ -39,42 +48,40 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
     return 0
 
 
-def follow(subscription: Subscription) -> Iterator[Event | str]:
-    """Events for ever, and between them a text where some are missing."""
+def follow(subscription: Subscription) -> Iterator[Event | Gap]:
+    """Events for ever, and a gap between them where some are missing."""
     seen = 0
     while True:
         event = subscription.receive(IDLE_SECONDS)
         if event is None:
             continue
-        if text := gap(seen, event.seq):
-            yield text
+        if found := gap(seen, event.seq):
+            yield found
         seen = event.seq
         yield event
 
 
-def gap(seen: int, seq: int) -> str:
-    """What is to be said between the event `seen` (0: none yet) and the event `seq`.
+def gap(seen: int, seq: int) -> Gap | None:
+    """What lies between the event `seen` (0: none yet) and the event `seq`.
 
-    >>> gap(0, 40), gap(40, 41), gap(41, 45), gap(45, 46), gap(46, 1)
-    ('', '', 'missed 3 events', '', 'the daemon was restarted')
+    >>> gap(0, 40), gap(40, 41), gap(41, 45), gap(45, 1)
+    (None, None, Gap(missed=3, restarted=False), Gap(missed=0, restarted=True))
     """
-    if seen and seq <= seen:
-        return "the daemon was restarted"
-    missed = seq - seen - 1
-    if not seen or missed == 0:
-        return ""
-    return f"missed {missed:,} event{'s' if missed > 1 else ''}"
+    if not seen or seq == seen + 1:
+        return None
+    return Gap(missed=max(seq - seen - 1, 0), restarted=seq <= seen)
 
 
 def _wanted(event: Event, session: str, prefixes: list[str]) -> bool:
     return event.session.startswith(session) and (not prefixes or event.what.startswith(tuple(prefixes)))
 
 
-def _tell_gap(text: str, as_json: bool, screen: Screen) -> None:
+def _tell_gap(found: Gap, as_json: bool, screen: Screen) -> None:
     if as_json:
-        screen.document({"kind": "gap", "text": text})
-    else:
-        screen.line(screen.paint(f"-- {text}", "yellow"))
+        screen.document({"kind": "gap", "missed": found.missed, "restarted": found.restarted})
+        return
+    missed = f"missed {found.missed:,} event{'' if found.missed == 1 else 's'}"
+    screen.line(screen.paint(f"-- {'the daemon was restarted' if found.restarted else missed}", "yellow"))
 
 
 def _show(event: Event, as_json: bool, screen: Screen) -> None:
