@@ -102,16 +102,18 @@ def depth_of(answer: Answer) -> list[int]:
     return [candidate.passage for candidate in answer.candidates[:GATE_DEPTH]]
 
 
-def decide(answer: Answer, passages: Sequence[Passage], context: Context) -> Decision:
+def decide(
+    answer: Answer, passages: Sequence[Passage], context: Context, fitted: Mapping[str, Model] | None = None
+) -> Decision:
     """Judges the answer's first GATE_DEPTH candidates; writes their probability, signals and gates into them.
 
-    `passages` are those of `depth_of(answer)` that still exist, in any order. Pure, about 1 ms.
+    `passages` are those of `depth_of(answer)` that still exist, in any order; `fitted` models replace the package's. Pure.
     """
     known = {passage.id: passage for passage in passages}
     judged = [candidate for candidate in answer.candidates[:GATE_DEPTH] if candidate.passage in known]
     wanted = wanted_of(context.query)
     stage = stage_of(answer)
-    model, pool = models()[stage], pool_of(answer.candidates)
+    model, pool = (fitted or models())[stage], pool_of(answer.candidates)
     for candidate in judged:
         passage = known[candidate.passage]
         text = full_text(passage)

@@ -90,7 +90,7 @@ def terms_of(head: str, context: str = "") -> tuple[str, ...]:
     """Terms for the lexical lane: words, whole identifiers and their parts, most telling first, at most TERM_LIMIT.
 
     >>> terms_of("fix parseConfig for the staging host")
-    ('parseconfig', 'staging', 'host', 'parse', 'config', 'fix')
+    ('parseconfig', 'staging', 'parse', 'host', 'config', 'fix')
     """
     ranks: dict[str, float] = {}
     for text, factor in ((head, 1.0), (context, CONTEXT_DISCOUNT)):
@@ -102,9 +102,9 @@ def terms_of(head: str, context: str = "") -> tuple[str, ...]:
 
 def file_stems(text: str) -> set[str]:
     """Stems that file names alone bring (`edit src/index.js`: src, index, js); they justify no recall (P011)."""
-    files = [word for word in text.split() if _is_file(word.strip("`'\"(),:;"))]
+    files = [word for word in text.split() if _is_file(word)]
     inside = {stem(word) for file in files for word in [*words_of(file), *parts_of(file)]}
-    rest = " ".join(word for word in text.split() if not _is_file(word.strip("`'\"(),:;")))
+    rest = " ".join(word for word in text.split() if not _is_file(word))
     return inside - {stem(word) for word in words_of(rest)}
 
 
@@ -119,6 +119,7 @@ def _terms(text: str) -> Iterator[str]:
 
 
 def _is_file(word: str) -> bool:
+    word = word.strip("`'\"(),:;").rstrip(".")
     name = word.rpartition("/")[2]
     return "/" in word.strip("/") or bool(re.fullmatch(r"[\w@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}", name))
 

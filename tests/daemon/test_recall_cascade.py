@@ -1,0 +1,237 @@
+"""The cascade as a conversation: what each port does, and which answers come out, in which order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import trio
+import trio.testing
+from recall_made import MadeLane, MadeTokens, encoding, hits
+
+from recalld_daemon.recall.cascade import PATIENCE_SECONDS, LateInteraction, Recaller
+from recalld_daemon.recall.types import (
+    Answer,
+    Candidate,
+    EncoderUnavailable,
+    Lane,
+    Query,
+    QueryEncoding,
+    View,
+)
+
+ASKED = Query(text="how is the ledger deployed", terms=("ledger", "deployed"), key="k")
+EYE = np.eye(4, dtype=np.float32)
+
+
+@dataclass
+class MadeEncoder:
+    """Encodes when told to, or raises."""
+
+    error: Exception | None = None
+    go: trio.Event = field(default_factory=trio.Event)
+
+    async def encode_query(self, text: str) -> QueryEncoding:
+        assert text == ASKED.text
+        await self.go.wait()
+        if self.error:
+            raise self.error
+        return encoding()
+
+
+class Heard:
+    """Collects answers, and lets a test wait for the n-th."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self._send, self._receive = trio.open_memory_channel[Answer](10)
+
+    def __call__(self, answer: Answer) -> None:
+        self.answers.append(answer)
+        self._send.send_nowait(answer)
+
+    async def next(self) -> Answer:
+        return await self._receive.receive()
+
+
+def dense() -> MadeLane:
+    return MadeLane("dense", hits((1, 0.7), (2, 0.69), (4, 0.2)), needs_encoding=True)
+
+
+def lexical() -> MadeLane:
+    return MadeLane("lexical", hits((3, 9.0), (2, 5.0)))
+
+
+def late(error: Exception | None = None) -> LateInteraction:
+    return LateInteraction(MadeTokens({2: 0.49 * EYE[[0, 1]]}, error))
+
+
+def order(answer: Answer) -> list[int]:
+    return [candidate.passage for candidate in answer.candidates]
+
+
+def play(
+    lanes: Sequence[Lane],
+    scene: Callable[[MadeEncoder, Heard, trio.testing.MockClock], Awaitable[None]],
+    encoder_error: Exception | None = None,
+    token_error: Exception | None = None,
+    exclude: frozenset[int] = frozenset(),
+) -> list[Answer]:
+    """Runs one recall beside a scene that moves the clock and the encoder; gives all answers."""
+    clock = trio.testing.MockClock()
+    answers: list[Answer] = []
+
+    async def main() -> None:
+        encoder, heard = MadeEncoder(encoder_error), Heard()
+        recaller = Recaller(encoder, lanes, [late(token_error)])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(recaller.run, ASKED, View(), exclude, heard)
+            await scene(encoder, heard, clock)
+        answers.extend(heard.answers)
+
+    trio.run(main, clock=clock)
+    return answers
+
+
+async def at_once(encoder: MadeEncoder, heard: Heard, clock: trio.testing.MockClock) -> None:
+    encoder.go.set()
+
+
+def test_fused_then_late() -> None:
+    lanes = [dense(), lexical()]
+    fused, deeper = play(lanes, at_once)
+    assert (fused.stage, deeper.stage) == ("fused", "late")
+    assert set(order(fused)) == {1, 2, 3, 4}
+    assert all(candidate.late is None for candidate in fused.candidates)
+    assert order(deeper)[0] == 2  # its tokens match both of the query's
+    assert (fused.notes, deeper.notes) == ((), ())
+
+
+def test_lanes_get_what_they_need() -> None:
+    lanes = [dense(), lexical()]
+    play(lanes, at_once, exclude=frozenset({7, 8}))
+    ((query, seen, view, limit),) = lanes[0].asked
+    assert seen is not None
+    assert (query, view, limit) == (ASKED, View(), 102)
+    assert lanes[1].asked[0][0] == ASKED
+
+
+def test_excluded_passages_are_in_no_answer() -> None:
+    answers = play([dense(), lexical()], at_once, exclude=frozenset({2}))
+    assert [set(order(answer)) for answer in answers] == [{1, 3, 4}, {1, 3, 4}]
+
+
+def test_encoder_unavailable_lexical_answers_alone() -> None:
+    (only,) = play([dense(), lexical()], at_once, encoder_error=EncoderUnavailable("loading"))
+    assert (only.stage, order(only), only.notes) == ("fused", [3, 2], ("encoder: loading",))
+
+
+def test_encoder_late_lexical_answers_first_and_fused_follows() -> None:
+    async def scene(encoder: MadeEncoder, heard: Heard, clock: trio.testing.MockClock) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        clock.jump(PATIENCE_SECONDS)
+        first = await heard.next()
+        assert (order(first), first.notes, first.ms) == ([3, 2], ("encoder: late",), pytest.approx(30.0))
+        encoder.go.set()
+
+    early, fused, deeper = play([dense(), lexical()], scene)
+    assert [early.stage, fused.stage, deeper.stage] == ["fused", "fused", "late"]
+    assert set(order(fused)) == {1, 2, 3, 4}
+    assert fused.notes == ()
+
+
+def test_a_lane_that_raises_costs_itself_only(caplog: pytest.LogCaptureFixture) -> None:
+    broken = MadeLane("dense", OSError("index torn"), needs_encoding=True)
+    with caplog.at_level(logging.WARNING):
+        answers = play([broken, lexical()], at_once)
+    assert {answer.notes for answer in answers} == {("dense: OSError: index torn",)}
+    assert [set(order(answer)) for answer in answers] == [{2, 3}, {2, 3}]
+    assert len(caplog.records) == 1
+
+
+def test_an_encoder_that_breaks_costs_the_dense_lane_only(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        (only,) = play([dense(), lexical()], at_once, encoder_error=RuntimeError("pipe broke"))
+    assert (order(only), only.notes) == ([3, 2], ("encoder: RuntimeError: pipe broke",))
+
+
+def test_a_token_store_that_fails_leaves_the_fused_answer(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        answers = play([dense(), lexical()], at_once, token_error=OSError("no tokens"))
+    assert [answer.stage for answer in answers] == ["fused"]
+    assert "late failed" in caplog.text
+
+
+def test_all_lanes_failing_still_gives_an_answer_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    broken = MadeLane("lexical", ValueError("x"))
+    (only,) = play([broken], at_once, encoder_error=EncoderUnavailable("dead"))
+    assert order(only) == []
+    assert set(only.notes) == {"lexical: ValueError: x", "encoder: dead"}
+
+
+def test_a_query_without_text_answers_none_and_asks_nobody() -> None:
+    lane, heard = lexical(), []
+
+    async def main() -> None:
+        silent = Query("", (), "", "small talk")
+        await Recaller(MadeEncoder(), [lane], []).run(silent, View(), frozenset(), heard.append)
+
+    trio.run(main)
+    assert [(answer.stage, list(answer.candidates)) for answer in heard] == [("none", [])]
+    assert lane.asked == []
+
+
+def test_cancelled_in_mid_stage_it_ends_at_once_and_the_next_recall_runs() -> None:
+    gate = threading.Event()
+    stuck = MadeLane("lexical", hits((3, 9.0)), gate=gate)
+
+    async def main() -> None:
+        recaller = Recaller(MadeEncoder(EncoderUnavailable("x")), [stuck], [])
+        recaller.encoder.go.set()  # type: ignore[attr-defined]
+        first, second = Heard(), Heard()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(recaller.run, ASKED, View(), frozenset(), first)
+            while not stuck.asked:
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert recaller.limiter.borrowed_tokens == 1  # the abandoned thread keeps its place until it ends
+        gate.set()
+        await recaller.run(ASKED, View(), frozenset(), second)
+        assert first.answers == []
+        assert [order(answer) for answer in second.answers] == [[3]]
+
+    trio.run(main)
+
+
+def test_answers_are_independent_values() -> None:
+    """A judge may write into an early answer's candidates while a deeper stage is at work on its own."""
+    fused, deeper = play([dense(), lexical()], at_once)
+    for candidate in fused.candidates:
+        candidate.gates["mine"] = "passed: x"
+    assert all(not candidate.gates for candidate in deeper.candidates)
+    assert not {id(c) for c in fused.candidates} & {id(c) for c in deeper.candidates}
+
+
+def test_a_further_deepener_is_asked_with_what_the_one_before_left() -> None:
+    @dataclass
+    class Reverse:
+        stage: str = "full"
+
+        def deepen(self, query: Query, seen: QueryEncoding, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+            return list(reversed(candidates))
+
+    heard: list[Answer] = []
+
+    async def main() -> None:
+        encoder = MadeEncoder()
+        encoder.go.set()
+        recaller = Recaller(encoder, [dense(), lexical()], [late(), Reverse()])  # type: ignore[list-item]
+        await recaller.run(ASKED, View(), frozenset(), heard.append)
+
+    trio.run(main)
+    assert [answer.stage for answer in heard] == ["fused", "late", "full"]
+    assert order(heard[2]) == order(heard[1])[::-1]
