@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import secrets
 import threading
 import time
 from collections import deque
@@ -46,6 +45,7 @@ MAX_DEFERRED = 16  # boundaries held back; between two messages of a session the
 MAX_LATE = 4  # outbox answers that came after their question was given up
 PUT_OFF = ("busy", "failed", "unknown_session")  # problems after which a pledge is tried again
 CONNECTING = "connecting"  # no trouble yet: the daemon has had less than a moment to answer
+LOOK_SECONDS = 0.1  # between looks at why there is no connection: they touch the disk
 CONNECTING_SECONDS = 1.0  # a connection takes 1 ms; on a machine under load some hundred
 logger = logging.getLogger("recalld.client")
 
@@ -74,6 +74,7 @@ class Correspondence:
         self._refusals = Recent(64)  # what was logged of problems, each once
         self._said: str | None = None  # the trouble that was logged last; "" after "connected"; None: nothing yet
         self._down_since = clock()
+        self._look_at = 0.0  # when the trouble is looked into again
 
     # ------------------------------------------------------------ to the daemon
 
@@ -94,7 +95,8 @@ class Correspondence:
             if self.pledges and not self.handshake.refusal:
                 self._repeat_pledges(now)
         writable = bool(events & WRITABLE)
-        if not (writable and self.handshake.settled and self._said == ""):
+        if not (writable and self.handshake.settled and self._said == "") and now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
             self._tell(self._trouble(writable, now))
         return writable and not self.handshake.refusal
 
@@ -105,8 +107,7 @@ class Correspondence:
         now = self.clock()
         if self.handshake.ping_due(now) and self.link.send_nowait(Ping(session=self.session, id=self.next_id())):
             self.handshake.pinged(now)
-        while self._deferred:
-            self.link.send_nowait(self._deferred.popleft())
+        self._send_deferred()
         if self.link.send_nowait(message):
             return True
         if not self.link.up:
@@ -115,10 +116,11 @@ class Correspondence:
 
     def say_turn(self, text: str, as_of: float | None) -> None:
         """A new turn of the user. It is kept: a daemon that comes (back) later is told of it."""
+        self.pulse()  # else a welcome that lies there would have the new turn told twice
         self._turn = Turn(session=self.session, turn=self.buffer.new_turn(), text=text, as_of=as_of)
         self._turn_sent = self._turn_follows = False
-        if self.send(self._turn):
-            self._turn_sent = self._turn_follows = True
+        if self.pulse() and not self._turn_follows:
+            self._tell_turn()
 
     def take(self) -> list[Injection]:
         """Pass a boundary. Told to the daemon at once where something was taken, else with the next message."""
@@ -196,7 +198,7 @@ class Correspondence:
         What waited, and what was pledged, is the parent's to take and to send.
         """
         self.lock = threading.RLock()
-        self.session = f"{self._hello.session[:96]}~{os.getpid()}-{secrets.token_hex(4)}"
+        self.session = f"{self._hello.session[:96]}~{os.getpid()}-{os.urandom(4).hex()}"
         turn, boundary = self.buffer.turn, self.buffer.boundary
         self.buffer = Buffer()
         self.buffer.turn, self.buffer.boundary = turn, boundary
@@ -223,7 +225,12 @@ class Correspondence:
         if not self._turn_sent and not self.handshake.refusal:
             self._tell_turn()
 
+    def _send_deferred(self) -> None:
+        while self._deferred:
+            self.link.send_nowait(self._deferred.popleft())
+
     def _tell_turn(self) -> None:
+        self._send_deferred()
         if self._turn is not None and self.link.send_nowait(self._turn):
             self._turn_sent = self._turn_follows = True
 
@@ -238,6 +245,7 @@ class Correspondence:
             self.handshake.lost()
             self.pledges.lost()
             self._down_since = now
+            self._look_at = 0.0
 
     # ------------------------------------------------------------ from the daemon
 
@@ -245,6 +253,7 @@ class Correspondence:
         if message.session and message.session != self.session:
             return  # another session's, after a fork or a mistake: never to be shown here
         self.handshake.heard(now)
+        self._look_at = 0.0
         match message:
             case Inject():
                 self.buffer.inject(message)
@@ -285,6 +294,7 @@ class Correspondence:
         elif message.code == "unknown_session":
             if self.handshake.welcomed:
                 self._lost(now)
+                self._turn_sent = False  # it forgot what the conversation is about
         elif message.re in self.pledges and message.code not in PUT_OFF:
             self.pledges.done(message.re)
         if message.re in self._asked:
@@ -298,9 +308,8 @@ class Correspondence:
 
     def _trouble(self, writable: bool, now: float) -> str:
         if not writable:
-            why = self.link.absence()
-            starting = self.link.file_exists and now - self._down_since < CONNECTING_SECONDS
-            return CONNECTING if starting else why
+            fresh = now - self._down_since < CONNECTING_SECONDS
+            return CONNECTING if fresh and self.link.hopeful else self.link.absence()
         if self.handshake.refusal:
             return self.handshake.refusal
         if self.handshake.silent(now):

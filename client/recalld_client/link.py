@@ -33,12 +33,14 @@ READABLE, WRITABLE = 1, 2  # zmq.POLLIN, zmq.POLLOUT, without importing zmq
 CONNECT_SECONDS = 0.02  # after connect: else the very first send finds no peer (zmq connects in the background)
 ANSWERING_SECONDS = 1.0  # how long a question waits for the connection where the daemon's socket file exists
 REOPEN_SECONDS = 0.5  # between attempts to open a socket whose directory is missing or unsafe
+RENEW_SECONDS = 3.0  # without a connection although the daemon's file is there; zmq itself tries at least every 2 s
 SLICE_SECONDS = 0.01  # the longest that an edge eaten by another thread delays a waiting one
 MAX_KEPT = 256  # messages read while a question waited for its answer
 SEND_QUEUE = 256  # frames; a hung daemon costs EAGAIN after these
 RECEIVE_QUEUE = 64  # frames; a receiver at its limit loses the tail when the daemon goes away
 BYE_SECONDS = 0.05  # what was sent just before closing is still written, in the background, for so long
 logger = logging.getLogger("recalld.client")
+logger.addHandler(logging.NullHandler())  # an agent's terminal is not ours: silent unless the user sets up logging
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
 _context: list[zmq.Context[zmq.Socket[bytes]]] = []  # this process's, made at first use
@@ -58,6 +60,7 @@ class Link:
         self._pid = os.getpid()
         self._closed = False
         self._retry_at = 0.0  # monotonic
+        self._down_since = 0.0  # monotonic; 0: it is up
         self._lock = threading.RLock()
         self._ids = itertools.count(1)
         self._asked: set[int] = set()
@@ -111,6 +114,11 @@ class Link:
             return False
         return not _is_file(self._endpoints.request) or socket_path(self._endpoints.request).exists()
 
+    @property
+    def hopeful(self) -> bool:
+        """Whether a connection may come up any moment: the socket is open, and the daemon's file is there."""
+        return self._socket is not None and self.file_exists
+
     def absence(self) -> str:
         """Why nothing is connected, with the remedy."""
         if self._socket is None:
@@ -131,7 +139,12 @@ class Link:
             socket = self._socket
             if socket is None or self._pid != os.getpid():
                 socket = self._socket if self._ensure(time.monotonic()) else None
-            return 0 if socket is None else _events(socket)
+            events = 0 if socket is None else _events(socket)
+            if events & WRITABLE:
+                self._down_since = 0.0
+            elif socket is not None:
+                self._renew(time.monotonic())
+            return events
 
     def send_nowait(self, message: FromAgent) -> bool:
         """Send, or return False: no daemon is there, its queue is full, or the message breaks the wire's limits."""
@@ -246,6 +259,15 @@ class Link:
         self._pid = os.getpid()
         self.problem = ""
         return True
+
+    def _renew(self, now: float) -> None:
+        """A peer's protocol error (an oversize frame) ends zmq's own reconnecting for good: connect anew, now and then."""
+        self._down_since = self._down_since or now
+        if now - self._down_since > RENEW_SECONDS and self._socket is not None and self.file_exists:
+            self._socket.close(linger=0)
+            self._socket = None
+            self._down_since = 0.0
+            self._ensure(now)
 
     def _send(self, frame: bytes) -> bool:
         assert self._socket is not None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -108,7 +107,7 @@ class Session:
         self._calls = 0
         self._calls_lock = threading.Lock()
         self._hello = Hello(
-            session=as_text(session_id or secrets.token_hex(8), ID),
+            session=as_text(session_id or os.urandom(8).hex(), ID),
             versions=list(PROTOCOL_VERSIONS),
             client="python",
             host=as_text(host, SHORT),
@@ -208,7 +207,7 @@ class Session:
             return
         with self._correspondence.lock:
             number = self._correspondence.next_id()
-            key = secrets.token_hex(16)
+            key = os.urandom(16).hex()
             message = Feedback(session=self.id, id=number, impression=id, verdict=verdict, key=key)
             self._correspondence.pledge(message)
 
@@ -305,7 +304,7 @@ class Session:
                     cwd=self._hello.cwd,
                     scope="global" if scope == "global" else "project",
                     title=as_text(title, SHORT) if len(parts) == 1 else _numbered(title, place, len(parts)),
-                    key=secrets.token_hex(16),
+                    key=os.urandom(16).hex(),
                 )
                 for place, part in enumerate(parts, start=1)
             ]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripted_daemon import PATIENCE_SECONDS, Puppet, short_directory, snippet
 
 from recalld_client import Call, Session
 from recalld_protocol.endpoints import Endpoints, endpoints_in
@@ -26,6 +25,7 @@ from recalld_protocol.messages import (
     Turn,
     Welcome,
 )
+from scripted_daemon import PATIENCE_SECONDS, Puppet, short_directory, snippet
 
 
 @pytest.fixture
@@ -153,7 +153,9 @@ def test_an_outbox_is_one_round_trip_and_its_late_answer_comes_next_time(where: 
         assert [one.id for one in session.boundary(PATIENCE_SECONDS)] == ["i1"]
 
 
-def test_bad_input_is_logged_and_never_raises(session: Session, daemon: Puppet, caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_input_is_logged_and_never_raises(
+    session: Session, daemon: Puppet, caplog: pytest.LogCaptureFixture
+) -> None:
     session.turn(None)  # type: ignore[arg-type]
     session.feedback("i1", "great")  # type: ignore[arg-type]
     session.tool_ended("", "")
