@@ -84,6 +84,8 @@ def test_moments() -> None:
         ("protocol_version", 1000, "1000"),
         ("passages", 12345, "12,345"),
         ("p50_ms", 7.9, "7.9 ms"),
+        ("ms", 8.16, "8.2 ms"),
+        ("start", 1520, "1520"),
         ("rss_mb", 210, "200.3 MiB"),
         ("ratio", 0.123456, "0.1235"),
         ("runtime", "", "-"),

@@ -116,10 +116,10 @@ def value(key: str, of: Scalar) -> str:
     if isinstance(of, str):
         return safe(of) or "-"
     for ending, shown in _BY_ENDING.items():
-        if key.endswith(ending):
+        if key.endswith(ending) or key == ending[1:]:
             return shown(of)
     if isinstance(of, int):
-        return f"{of:,}" if "pid" not in key and "version" not in key else str(of)
+        return str(of) if key.endswith(_NO_COUNTS) else f"{of:,}"
     return f"{of:.4g}"
 
 
@@ -167,6 +167,7 @@ def _local(at: float, pattern: str) -> str:
         return "-"
 
 
+_NO_COUNTS = ("pid", "version", "start", "end", "port", "line")  # keys of numbers that name a place, not an amount
 _BY_ENDING = {
     "_seconds": span,
     "_ms": lambda ms: span(ms / 1e3),
