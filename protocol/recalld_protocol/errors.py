@@ -19,6 +19,9 @@ answer can be correlated. Its text is safe to print: short, and free of control 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+Side = Literal["daemon", "client"]
 
 TEXT_LIMIT = 1024  # characters of an error's text, as in messages.LineText: it travels in a `problem`
 
@@ -59,18 +62,20 @@ class UnknownKind(WireError):
     """A kind this side does not know: a newer peer's, or one that travels the other way."""
 
     def __init__(self, kind: str, *, id: int = 0, session: str = "") -> None:
-        text = f"unknown kind {printable(kind, 64)!r}: this side can't answer it; upgrade recalld here, or do without"
+        name = printable(kind, 64)
+        text = f"kind {name!r} is not known to the side that received it: upgrade recalld there, or do without"
         super().__init__(text, kind=kind, id=id, session=session)
 
 
 class VersionMismatch(WireError):
-    """No protocol version in common. `theirs` and `ours` are what the sides speak."""
+    """No protocol version in common. `theirs` and `ours` are what the sides speak, `here` the side that found out."""
 
-    def __init__(self, theirs: Sequence[int], ours: Sequence[int]) -> None:
-        behind = "this side" if max(theirs, default=0) > max(ours) else "the peer"
+    def __init__(self, theirs: Sequence[int], ours: Sequence[int], here: Side = "daemon") -> None:
+        there: Side = "client" if here == "daemon" else "daemon"
+        behind = here if max(theirs, default=0) > max(ours) else there
         super().__init__(
-            f"the peer speaks protocol version {_listed(theirs)}, this side {_listed(ours)}: "
-            f"upgrade recalld where {behind} runs, and restart it",
+            f"the {there} speaks protocol version {_listed(theirs)}, the {here} {_listed(ours)}: "
+            f"upgrade recalld where the {behind} runs, and restart it",
             kind="hello",
         )
         self.theirs = tuple(theirs)

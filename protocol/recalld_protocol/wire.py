@@ -20,6 +20,7 @@ from .errors import (
     FrameTooLarge,
     LimitExceeded,
     Malformed,
+    Side,
     UnknownKind,
     VersionMismatch,
     WireError,
@@ -108,15 +109,17 @@ def decode_event(frame: _Frame) -> Event:
     return _decode(frame, _event, EVENT_KINDS, DAEMON_FRAME_LIMIT, DAEMON_VALUE_LIMIT)
 
 
-def negotiate(theirs: Sequence[int], ours: Sequence[int] = PROTOCOL_VERSIONS) -> int:
-    """The highest version both sides speak. Raises VersionMismatch, whose text names both and the remedy.
+def negotiate(theirs: Sequence[int], ours: Sequence[int] = PROTOCOL_VERSIONS, here: Side = "daemon") -> int:
+    """The highest version both sides speak. `here`: which side asks.
+
+    Raises: VersionMismatch, whose text names both sides and the remedy.
 
     >>> negotiate([1, 2, 3], ours=[1, 2])
     2
     """
     common = set(theirs) & set(ours)
     if not common:
-        raise VersionMismatch(theirs, ours)
+        raise VersionMismatch(theirs, ours, here)
     return max(common)
 
 
