@@ -1,0 +1,357 @@
+"""Two sessions, their clients, a slow service and bad links, played at random; what must hold whatever happens.
+
+The model client follows the client's rules of docs/architecture.md. Its messages reach the daemon in order, but late;
+what the daemon sends reaches it in order too, but late, or never. The truth about what an agent was shown is the
+model's: the race only hears of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from playbook import ask
+from recalld_daemon.race import Race
+from recalld_daemon.race_events import (
+    MAX_OFFERS,
+    AnswerReady,
+    BoundaryReached,
+    CancelRecall,
+    Closed,
+    Deliver,
+    Delivered,
+    Dropped,
+    Event,
+    Instruction,
+    Offer,
+    OutboxAsked,
+    RaceLimits,
+    RecallFailed,
+    Rescore,
+    Rescored,
+    Resumed,
+    Send,
+    Settle,
+    Slipped,
+    StartRecall,
+    Tick,
+    ToolEnded,
+    ToolStarted,
+    TurnBegan,
+)
+
+# Small, so that every bound is met within a run.
+LIMITS = RaceLimits(
+    max_live=5, max_rescored=2, max_ids=5, max_calls_per_recall=3, max_open_calls=3, max_ended_calls=3, max_log=8,
+    call_ttl_seconds=20, recall_ttl_seconds=10,
+)  # fmt: skip
+SESSIONS = st.sampled_from(["push", "pull"])
+CALLS = st.sampled_from(["c1", "c2", "c3", "c4", "c5", "c6"])
+WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta"])
+PASSAGES = st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0.3, 0.6, 0.9])), max_size=5)
+
+
+@dataclass
+class Client:
+    """An agent's client, as the architecture has it. `up` and `down` are its link; `life` changes when it restarts."""
+
+    turn: int = 0
+    boundary: int = 0
+    life: int = 0
+    held: dict[str, Send] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    shown: list[Offer] = field(default_factory=list)
+    up: deque[tuple[int, Event]] = field(default_factory=deque)
+    down: deque[Send] = field(default_factory=deque)
+
+    def say(self, event: Event) -> None:
+        self.up.append((self.life, event))
+
+    def arrive(self) -> None:
+        send = self.down.popleft()
+        if send.turn == self.turn and send.recall not in self.closed:
+            self.held.pop(send.recall, None)
+            if send.offers:
+                self.held[send.recall] = send
+
+    def next_turn(self) -> None:
+        self.turn += 1
+        self.held.clear()
+
+    def take(self, most: int) -> tuple[str, ...]:
+        self.boundary += 1
+        fresh = [s for s in self.held.values() if self.boundary - 1 - s.boundary <= LIMITS.stale_after]
+        self.held = {send.recall: send for send in fresh}
+        best = sorted(((o, s.recall) for s in fresh for o in s.offers), key=lambda pair: -pair[0].probability)[:most]
+        for offer, recall in best:
+            self.shown.append(offer)
+            self.closed.add(recall)
+            self.held.pop(recall, None)
+        return tuple(offer.id for offer, _ in best)
+
+
+@dataclass
+class Table:
+    """What the daemon knows of one session, and what it was told to do."""
+
+    race: Race
+    life: int = 0  # of the client's process it answers to
+    began: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)  # neither final, failed nor cancelled
+    settled: Counter[str] = field(default_factory=Counter)
+    slipped: Counter[str] = field(default_factory=Counter)
+    over: Counter[str] = field(default_factory=Counter)  # Delivered or Dropped
+    delivered: list[str] = field(default_factory=list)  # offer ids
+    rescores: list[Rescore] = field(default_factory=list)
+    asked: int = 0
+    replies: int = 0
+
+
+class Races(RuleBasedStateMachine):
+    """The table named "pull" is a host whose hooks ask for the outbox; there the reply is what the agent is shown."""
+
+    @initialize()
+    def open(self) -> None:
+        self.now = 0.0
+        self.minted = 0
+        self.home: dict[str, str] = {}  # offer id -> the session it was minted for
+        self.clients = {"push": Client(), "pull": Client()}
+        self.tables = {name: Table(Race(name, f"{name}-", name, LIMITS)) for name in ("push", "pull")}  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------ the agent
+
+    @rule(session=SESSIONS, words=WORDS, heard=st.booleans())
+    def turn(self, session: str, words: str, heard: bool) -> None:
+        client = self.clients[session]
+        client.next_turn()
+        if heard:
+            client.say(TurnBegan(client.turn, ask(words)))
+
+    @rule(session=SESSIONS, call=CALLS, words=WORDS, parent=st.one_of(st.just(""), CALLS))
+    def tool_starts(self, session: str, call: str, words: str, parent: str) -> None:
+        self.clients[session].say(ToolStarted(call, ask(words), parent))
+
+    @rule(session=SESSIONS, call=CALLS)
+    def tool_ends(self, session: str, call: str) -> None:
+        self.clients[session].say(ToolEnded(call))
+
+    @rule(most=st.integers(0, MAX_OFFERS), stranger=st.booleans())
+    def boundary(self, most: int, stranger: bool) -> None:
+        client = self.clients["push"]
+        taken = client.take(most)
+        if stranger:
+            taken += tuple(id for id, home in self.home.items() if home == "pull")[-1:]
+        client.say(BoundaryReached(client.boundary, client.turn, taken))
+
+    @rule()
+    def boundary_that_is_not_heard_of(self) -> None:
+        self.clients["push"].take(0)
+
+    @rule(session=SESSIONS, counted=st.booleans())
+    def outbox(self, session: str, counted: bool) -> None:
+        client = self.clients[session]
+        if session == "pull":
+            client.boundary += 1
+        client.say(OutboxAsked(client.boundary if counted else 0))
+
+    # ------------------------------------------------------------ the links
+
+    @precondition(lambda self: any(client.up for client in self.clients.values()))
+    @rule(data=st.data(), several=st.integers(1, 4))
+    def daemon_hears(self, data: st.DataObject, several: int) -> None:
+        session = data.draw(st.sampled_from([name for name, client in self.clients.items() if client.up]))
+        for _ in range(several):
+            self.hear(session)
+
+    def hear(self, session: str) -> None:
+        if self.clients[session].up:
+            self.tables[session].life, event = self.clients[session].up.popleft()
+            self.tell(session, event)
+
+    @precondition(lambda self: self.clients["push"].down)
+    @rule(several=st.integers(1, 4))
+    def client_hears(self, several: int) -> None:
+        for _ in range(min(several, len(self.clients["push"].down))):
+            self.clients["push"].arrive()
+
+    @precondition(lambda self: self.clients["push"].down)
+    @rule()
+    def a_message_is_lost(self) -> None:
+        self.clients["push"].down.popleft()
+
+    @rule(session=SESSIONS)
+    def link_comes_back(self, session: str) -> None:
+        client = self.clients[session]
+        client.say(Resumed(client.boundary, client.turn))
+
+    @rule(session=SESSIONS)
+    def client_restarts(self, session: str) -> None:
+        client = self.clients[session]
+        client.turn = client.boundary = 0
+        client.life += 1
+        client.held.clear()
+        client.closed.clear()
+        client.down.clear()
+        client.say(Resumed(0, 0))
+
+    # ------------------------------------------------------------ the service
+
+    @precondition(lambda self: any(table.running for table in self.tables.values()))
+    @rule(
+        data=st.data(), stage=st.sampled_from(["fused", "late", "full"]), found=PASSAGES, final=st.booleans(),
+        steady=st.booleans(),
+    )  # fmt: skip
+    def answers(
+        self, data: st.DataObject, stage: str, found: list[tuple[int, float]], final: bool, steady: bool
+    ) -> None:
+        """`steady`: an offer's id is the same at each stage; else each answer mints its own."""
+        session, recall = self.draw_running(data)
+        offers = tuple(self.mint(session, recall, passage, probability, steady) for passage, probability in found)
+        self.tell(session, AnswerReady(recall, stage, offers, final))  # type: ignore[arg-type]
+        if final:
+            self.tables[session].running.discard(recall)
+
+    @precondition(lambda self: any(table.running for table in self.tables.values()))
+    @rule(data=st.data())
+    def fails(self, data: st.DataObject) -> None:
+        session, recall = self.draw_running(data)
+        self.tables[session].running.discard(recall)
+        self.tell(session, RecallFailed(recall, "broken"))
+
+    @precondition(lambda self: any(table.rescores for table in self.tables.values()))
+    @rule(data=st.data())
+    def rescores(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from([name for name, table in self.tables.items() if table.rescores]))
+        asked = data.draw(st.sampled_from(self.tables[session].rescores))
+        self.tables[session].rescores.remove(asked)
+        keep = data.draw(st.lists(st.sampled_from(asked.offers), unique=True))
+        self.tell(session, Rescored(asked.recall, asked.turn, tuple(keep)))
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 15.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        for session in self.tables:
+            self.tell(session, Tick())
+
+    @rule()
+    def daemon_restarts(self) -> None:
+        """All that was on its way is lost but what the client says next; what was shown is in the store."""
+        for session, client in self.clients.items():
+            while client.up:
+                self.hear(session)
+            self.close(session)
+            known = [offer.passage for offer in client.shown]
+            counters = (client.boundary, client.turn)
+            race = Race(session, f"{session}-again{self.minted}-", session, LIMITS, *counters, delivered=known)  # type: ignore[arg-type]
+            self.tables[session] = Table(race, client.life)
+            self.minted += 1
+            client.held.clear()
+            client.down.clear()
+            client.say(Resumed(*counters))
+
+    # ------------------------------------------------------------ carrying out instructions
+
+    def draw_running(self, data: st.DataObject) -> tuple[str, str]:
+        return data.draw(st.sampled_from([(s, r) for s, table in self.tables.items() for r in sorted(table.running)]))
+
+    def mint(self, session: str, recall: str, passage: int, probability: float, steady: bool) -> Offer:
+        self.minted += 1
+        id = f"{recall}:{passage}" if steady else f"{recall}:{passage}:{self.minted}"
+        self.home[id] = session
+        return Offer(id, passage, probability)
+
+    def tell(self, session: str, event: Event) -> None:
+        table = self.tables[session]
+        if isinstance(event, OutboxAsked):
+            table.asked += 1
+        for instruction in table.race.handle(event, self.now):
+            self.carry_out(session, table, instruction)
+        table.race.validate()
+
+    def carry_out(self, session: str, table: Table, instruction: Instruction) -> None:
+        client = self.clients[session]
+        match instruction:
+            case StartRecall(recall, _, _, calls):
+                assert recall not in table.began
+                assert len(calls) <= LIMITS.max_calls_per_recall
+                table.began.add(recall)
+                table.running.add(recall)
+            case CancelRecall(recall):
+                table.running.remove(recall)
+            case Send(recall, _, turn, boundary, offers):
+                assert session == "push"
+                assert recall in table.began
+                assert turn == table.race.turn
+                assert boundary >= 0
+                assert len(offers) <= MAX_OFFERS
+                if table.life == client.life:  # else its way back is gone
+                    client.down.append(instruction)
+            case Deliver(offers, _):
+                table.replies += 1
+                assert len(offers) <= MAX_OFFERS
+                assert [o.probability for o in offers] == sorted((o.probability for o in offers), reverse=True)
+                client.shown += offers
+            case Delivered(recall, offers):
+                assert recall in table.began
+                table.over[recall] += 1
+                table.delivered += offers
+            case Dropped(recall):
+                table.over[recall] += 1
+            case Slipped(recall):
+                table.slipped[recall] += 1
+            case Settle(recall):
+                table.settled[recall] += 1
+            case Rescore():
+                assert instruction.turn == table.race.turn
+                table.rescores.append(instruction)
+
+    def close(self, session: str) -> None:
+        table = self.tables[session]
+        self.tell(session, Closed())
+        assert not table.running
+        assert all(table.settled[recall] == 1 for recall in table.began), "each recall that began is settled once"
+        assert not table.race.recalls
+
+    # ------------------------------------------------------------ what must hold
+
+    @invariant()
+    def nothing_is_shown_twice_or_to_another_session(self) -> None:
+        for session, client in self.clients.items():
+            ids = [offer.id for offer in client.shown]
+            passages = [offer.passage for offer in client.shown]
+            assert len(ids) == len(set(ids)), "an injection was shown twice"
+            assert len(passages) == len(set(passages)), "a passage was shown twice in one session"
+            assert all(self.home[id] == session for id in ids), "shown to another session"
+
+    @invariant()
+    def each_recall_is_told_about_once(self) -> None:
+        for table in self.tables.values():
+            for told in (table.settled, table.slipped, table.over):
+                assert all(count == 1 for count in told.values())
+            assert table.replies == table.asked, "each question for the outbox has one answer"
+            assert len(table.delivered) == len(set(table.delivered))
+            assert table.race.recalls.running() == len(table.running)
+
+    def teardown(self) -> None:
+        """In the end the daemon has heard all, and knows exactly what was shown since it started."""
+        for session, client in getattr(self, "clients", {}).items():
+            table = self.tables[session]
+            while client.up:
+                self.hear(session)
+            assert set(table.delivered) <= {offer.id for offer in client.shown}
+            assert {offer.passage for offer in client.shown} == set(table.race.delivered)
+            self.close(session)
+
+
+TestRaces = Races.TestCase
+TestRaces.settings = settings(
+    max_examples=150,
+    stateful_step_count=60,
+    deadline=None,
+    derandomize=True,  # the suite gives the same answer each time; explore with --hypothesis-seed and more examples
+    suppress_health_check=[HealthCheck.too_slow],
+)
