@@ -68,7 +68,7 @@ class Buffer:
         self.turn = 0
         self.boundary = 0
         self.stale_after = STALE_AFTER
-        self._waiting: dict[str, Inject] = {}  # recall -> its newest answer
+        self._waiting: dict[str, Inject] = {}  # recall -> its newest answer, also an empty one
         self._closed = Recent(MAX_CLOSED)
         self._shown = Recent(MAX_SHOWN)
         self._awaited = Recent(MAX_AWAITED)  # ended calls whose recall may still answer
@@ -100,10 +100,9 @@ class Buffer:
         if held is not None and DEPTH[message.stage] < DEPTH[held.stage]:
             return  # an older answer, sent again
         self._waiting.pop(message.recall, None)
-        if message.snippets:
-            self._waiting[message.recall] = message
-            if len(self._waiting) > MAX_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+        self._waiting[message.recall] = message
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
 
     def settle(self, message: Settled) -> None:
         """A recall is over. One that was merged goes on within another, which names its calls again when it is over."""

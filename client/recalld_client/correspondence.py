@@ -92,6 +92,8 @@ class Correspondence:
         else:
             if self.handshake.hello_due(now):
                 self._greet(now)
+            if self.handshake.ping_due(now) and self.link.send_nowait(Ping(session=self.session, id=self.next_id())):
+                self.handshake.pinged(now)
             if self.pledges and not self.handshake.refusal:
                 self._repeat_pledges(now)
         writable = bool(events & WRITABLE)
@@ -104,14 +106,11 @@ class Correspondence:
         """Send it now, after the boundaries held back. False: it was lost, since no daemon is there."""
         if not self.pulse():
             return False
-        now = self.clock()
-        if self.handshake.ping_due(now) and self.link.send_nowait(Ping(session=self.session, id=self.next_id())):
-            self.handshake.pinged(now)
         self._send_deferred()
         if self.link.send_nowait(message):
             return True
         if not self.link.up:
-            self._lost(now)
+            self._lost(self.clock())
         return False
 
     def say_turn(self, text: str, as_of: float | None) -> None:
