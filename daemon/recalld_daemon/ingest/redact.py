@@ -56,8 +56,8 @@ _NAMES_PASSWORD = re.compile(r"passw(?:or)?d|passphrase|pwd", re.IGNORECASE)
 _Rule = tuple[re.Pattern[str], tuple[str, ...]]
 _CERTAIN: tuple[_Rule, ...] = (  # each with letters of which one must be there, which is quicker to see
     (_PRIVATE_KEY, ("-----BEGIN",)),
-    (_TOKENS, ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ANPA", "gh", "glpat-", "sk-", "xox", "xapp-", "k_live", "k_test",
-               "AIza", "npm_", "pypi-", "hf_", "eyJ")),
+    (_TOKENS, ("AKIA", "ASIA", "AGPA", "AIDA", "AROA", "ANPA", "gh", "glpat-", "sk-", "xox", "xapp-", "k_live",
+               "k_test", "AIza", "npm_", "pypi-", "hf_", "eyJ")),
     (_SLACK_HOOK, ("slack",)),
     (_URL_PASSWORD, ("://",)),
 )  # fmt: skip

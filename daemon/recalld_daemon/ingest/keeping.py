@@ -1,0 +1,126 @@
+"""Store and index kept equal: whatever changes a source or a vector goes to both, here, in the writer's thread.
+
+The index comes later than the store (it needs the model's fingerprint) and may be replaced; what happens before it is
+attached is remembered by id and made up for. All methods are synchronous and called by one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from recalld_daemon.ingest.compare import INODE_BITS, Difference
+from recalld_daemon.ingest.ports import PassageIndex, Space
+from recalld_daemon.recall.types import GLOBAL_SCOPE
+from recalld_daemon.store.reader import Reader
+from recalld_daemon.store.writer import Writer
+from recalld_daemon.watchers.tree import FileStat
+from recalld_daemon.worker_wire import Parsed, ParsedPassage, PassagesEncoded
+
+Missing = list[tuple[bytes, str]]  # (hash, embedded text)
+
+
+class Keeping:
+    """`undated`: when a passage without a date of its own counts as written (epoch seconds); None: as its file was."""
+
+    def __init__(self, writer: Writer, reader: Reader, undated: float | None = None) -> None:
+        self._undated = undated
+        self._writer = writer
+        self._reader = reader
+        self._index: PassageIndex | None = None
+        self.space: Space | None = None
+        self._late: dict[int, bool] = {}  # passage -> is there; changed while there was no index
+
+    def attach(self, space: Space, index: PassageIndex) -> None:
+        """From now on `index`, which holds what the store held of `space` at some time since this was made, is kept."""
+        self.space, self._index = space, index
+        late, self._late = self._late, {}
+        self._forget([id for id, is_there in late.items() if not is_there])
+        self._learn([id for id, is_there in late.items() if is_there])
+
+    def scope_id(self, key: str) -> int:
+        return self._writer.scope_id(key) if key else GLOBAL_SCOPE
+
+    def begin(self, file: FileStat, shown_path: str, kind: str, scope: int, append: bool) -> int:
+        return self._writer.begin_source(
+            file.path,
+            shown_path=shown_path,
+            kind=kind,
+            scope=scope,
+            size=file.size,
+            mtime_ns=file.mtime_ns,
+            inode=file.inode & INODE_BITS,
+            append=append,
+        )
+
+    def add(self, source: int, batch: Sequence[ParsedPassage]) -> int:
+        """Returns how many are new. Those whose text was embedded before can be found by meaning at once."""
+        if self._undated is not None:
+            batch = [replace(p, written_at=self._undated) if p.written_at is None else p for p in batch]
+        new = self._writer.add_passages(source, batch)
+        self._learn(new)
+        return len(new)
+
+    def finish(self, source: int, last: Parsed, problems: int, codec: str) -> int:
+        """Returns how many passages are gone."""
+        gone = self._writer.finish_source(source, cursor=last.cursor, problems=problems, codec=codec)
+        self._forget(gone)
+        return len(gone)
+
+    def fail(self, file: FileStat, error: str, shown_path: str, kind: str) -> None:
+        stat = (file.size, file.mtime_ns, file.inode & INODE_BITS)
+        self._writer.fail_source(file.path, error, shown_path=shown_path, kind=kind, stat=stat)
+
+    def move_to_scope(self, source: int, scope: int) -> None:
+        self._learn(self._writer.set_scope(source, scope))
+
+    def remove(self, path: str) -> int:
+        """Forget a file, or all below a directory; returns how many passages are gone."""
+        with self._writer.transaction():
+            gone = self._writer.remove_source(path) + self._writer.remove_under(path)
+        self._forget(gone)
+        return len(gone)
+
+    def apply(self, difference: Difference, shown: Sequence[str]) -> None:
+        """Carry out moves (`shown`: their new shown paths) and removals, all or nothing."""
+        gone: list[int] = []
+        with self._writer.transaction():
+            for (old, new), shown_path in zip(difference.moved, shown, strict=True):
+                gone += self._writer.rename_source(old, new, shown_path=shown_path)
+            for path in difference.gone:
+                gone += self._writer.remove_source(path)
+        self._forget(gone)
+
+    def missing(self, limit: int) -> Missing:
+        return self._reader.missing_vectors(self.space.encoder, self.space.snapshot, limit) if self.space else []
+
+    def count_missing(self) -> int:
+        return self._reader.count_missing(self.space.encoder, self.space.snapshot) if self.space else 0
+
+    def put(self, space: Space, hashes: Sequence[bytes], encoded: PassagesEncoded) -> int:
+        """Keep vectors; returns how many passages have them now."""
+        vectors = np.frombuffer(encoded.vectors, dtype="<f2").reshape(len(hashes), -1).astype(np.float16, copy=False)
+        ids = self._writer.put_vectors(
+            space.encoder, space.snapshot, hashes, vectors, encoded.tokens, encoded.starts, encoded.ends
+        )
+        if space == self.space:
+            self._learn(ids)
+        return len(ids)
+
+    def _learn(self, ids: Sequence[int]) -> None:
+        if not ids:
+            return
+        if self._index is None or self.space is None:
+            self._late.update(dict.fromkeys(ids, True))
+            return
+        batch = self._reader.vectors_for(ids, self.space.encoder, self.space.snapshot)
+        if len(batch.ids):
+            self._index.add(batch)
+
+    def _forget(self, ids: Sequence[int]) -> None:
+        if self._index is None:
+            self._late.update(dict.fromkeys(ids, False))
+        elif ids:
+            self._index.remove(ids)

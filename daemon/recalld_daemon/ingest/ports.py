@@ -1,0 +1,66 @@
+"""What the pipeline needs of the rest of the house, so that tests can put an in-process parser in a worker's place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from recalld_daemon.store.rows import VectorBatch
+from recalld_daemon.worker_wire import Loaded, Parsed, PassagesEncoded
+
+Gate = Callable[[], Awaitable[None]]  # returns when no live recall is under way
+
+
+class Bulk(Protocol):
+    """The bulk worker (see `workers.BulkWorker`). Its calls wait while it starts or loads.
+
+    They raise EncoderUnavailable when it dies meanwhile, RequestFailed when it lives but can't do this one thing.
+    """
+
+    def parse(
+        self, path: str | Path, kind: str, cursor: int = 0
+    ) -> AbstractAsyncContextManager[AsyncIterator[Parsed]]: ...
+
+    async def encode_passages(self, texts: Sequence[str]) -> PassagesEncoded: ...
+
+    async def wait_ready(self) -> Loaded: ...
+
+
+class PassageIndex(Protocol):
+    """What answers queries. Called in the writer's thread, never by two at a time."""
+
+    def add(self, batch: VectorBatch) -> None:
+        """Learn these passages, or learn them anew where the id is known."""
+        ...
+
+    def remove(self, ids: Sequence[int]) -> None:
+        """Forget these passages; unknown ids are no error."""
+        ...
+
+
+class Report(Protocol):
+    def __call__(self, what: str, **data: str | int | float | bool | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Where vectors are kept: an encoder of the store, and a snapshot of it."""
+
+    encoder: int
+    snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory (or one file) to index and follow.
+
+    `transcripts`: a host's session directory: what is in it belongs to the project that each transcript names, never
+    to all. Else `project_scope` says whether files in a git work tree belong to that project, or to everybody.
+    """
+
+    path: Path
+    transcripts: bool = False
+    project_scope: bool = False

@@ -1,0 +1,50 @@
+"""Which scope a file's passages belong to: everybody's, or one project's.
+
+A transcript belongs to the project in which it was held (its cwd), wherever it lies; so does an agent's memory beside
+it. One that names no project is nobody's but its own directory's: never everybody's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+from recalld_daemon.ingest.ports import Root
+from recalld_daemon.scopes import in_work_tree, project_of
+
+HEAD_BYTES = 64 * 1024  # of a transcript that are searched for its cwd
+TRANSCRIPTS_LOOKED_AT = 5
+
+_CWD = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+def scope_key(root: Root, path: str, kind: str, project: str) -> str:
+    """The key of the scope, "" for the global one. `project`: the directory that the source itself names, if any."""
+    directory = os.path.dirname(path)
+    if kind == "claude-code":
+        return project_of(project) or directory
+    if root.transcripts:
+        return project_of(project_beside(root.path, path)) or directory
+    return in_work_tree(directory) if root.project_scope else ""
+
+
+def project_beside(root: Path, path: str) -> str:
+    """The cwd of a transcript in the same project's directory (the one right below the root); "" if none tells."""
+    below = os.path.relpath(path, root).split(os.sep)
+    directory = root / below[0] if len(below) > 1 else root
+    try:
+        transcripts = sorted(directory.glob("*.jsonl"), key=os.path.getmtime, reverse=True)
+    except OSError:
+        return ""
+    return next(filter(None, map(_cwd_in, transcripts[:TRANSCRIPTS_LOOKED_AT])), "")
+
+
+def _cwd_in(transcript: Path) -> str:
+    try:
+        with transcript.open("rb") as file:
+            match = _CWD.search(file.read(HEAD_BYTES))
+        return str(json.loads(match[1])) if match else ""
+    except (OSError, ValueError):
+        return ""
