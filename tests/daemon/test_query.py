@@ -10,13 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recalld_daemon.recall import fusion, late, query, snippet, words
-from recalld_daemon.recall.query import TERM_LIMIT, TEXT_WORDS, cut_words, file_stems, query_of, render_tool, terms_of
+from recalld_daemon.recall import fusion, late, query, signals, snippet, words
+from recalld_daemon.recall.query import (
+    TERM_LIMIT,
+    TEXT_WORDS,
+    cut_words,
+    file_stems,
+    opened_by,
+    query_of,
+    render_tool,
+    terms_of,
+)
 from recalld_daemon.recall.types import Focus
 from recalld_daemon.recall.words import content_stems, weight_of
 
 
-@pytest.mark.parametrize("module", [query, words, fusion, late, snippet], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [query, words, fusion, late, signals, snippet], ids=lambda module: module.__name__)
 def test_the_examples_in_the_docs_hold(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
     assert tried > 0
@@ -121,3 +130,9 @@ def test_ordinary_words_weigh_little_and_unseen_ones_most() -> None:
 
 def test_stems_let_plurals_meet() -> None:
     assert content_stems("two hooks") & content_stems("one hook") == {"hook"}
+
+
+def test_the_files_a_tool_call_opens() -> None:
+    assert opened_by(call("Edit", file_path="/w/src/a.py", new_string="use b")) == ("/w/src/a.py",)
+    assert opened_by(call("bash", command="cat notes/deploy.md | head -3")) == ("notes/deploy.md",)
+    assert opened_by(Focus(user_text="open notes/deploy.md")) == ()

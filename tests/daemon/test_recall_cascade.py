@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from recall_made import MadeLane, MadeTokens, encoding, hits
 
+from recall_made import MadeLane, MadeTokens, encoding, hits
 from recalld_daemon.recall.cascade import PATIENCE_SECONDS, LateInteraction, Recaller
 from recalld_daemon.recall.types import (
     Answer,

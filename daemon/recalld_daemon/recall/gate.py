@@ -18,21 +18,22 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 
-from recalld_daemon.recall.signals import FEATURES, Wanted, pool_of, shared, signals_of, wanted_of
+from recalld_daemon.recall.signals import FEATURES, Wanted, excess, pool_of, shared, signals_of, wanted_of
 from recalld_daemon.recall.types import Answer, Candidate, Passage, Query
 from recalld_daemon.recall.words import content_stems, words_of
 
 GATE_DEPTH = 8  # candidates whose passages are read and judged; what is not among them is not shown
 SHOWN_LIMIT = 3  # snippets per recall, by design
-SUBSTANCE = 0.6  # least summed weight of a query's words that are no file names ("check the test" has less)
+SUBSTANCE = 0.35  # least summed excess of a query's words that are no file names ("run the test and check it" has less)
 SOLID_WORD = 0.45  # a shared word at least this telling is no accident
 NEAR_COSINE = 0.40  # so near in meaning, sharing no telling word is no accident either
 KNOWN_SHARE = 0.5  # of a passage's word quadruples that the conversation already holds
 SAME_OVERLAP = 0.6  # of the smaller one's words: two passages say nearly the same thing
 
 _INSTRUCTION = re.compile(
-    r"""\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|preceding|all|any|
-        your|the|system)\b[^.\n]{0,30}\b(?:instruction|prompt|rule|direction|guideline|message|context|command)s?\b
+    r"""\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|preceding|your|
+        system)\b[^.\n]{0,20}\b(?:instruction|prompt|rule|direction|guideline|command)s?\b
+      | \b(?:ignore|disregard|forget)\s+(?:all|any)\s+(?:of\s+)?(?:the\s+|my\s+)?(?:instruction|prompt|rule)s?\b
       | \b(?:reveal|print|show|repeat|output)\b[^.\n]{0,20}\b(?:your|the)\b[^.\n]{0,12}\bsystem\s+prompt\b
       | \byou\s+are\s+now\s+(?:a|an|in|the)\b | \bnew\s+(?:system\s+)?instructions?\s*:
       | \bdo\s+not\s+tell\s+the\s+user\b
@@ -52,6 +53,7 @@ class Context:
     query: Query
     shown: frozenset[int] = frozenset()  # passages shown in this session
     texts: tuple[str, ...] = ()  # the conversation's latest texts, of the user, the assistant and tool calls
+    shift: float = 0.0  # log-odds added to the thresholds: the user's own taste
     opened: tuple[str, ...] = ()  # files that the tool call itself reads or writes: the agent has them before it
 
 
@@ -97,6 +99,15 @@ def model_of(stage: str, row: Mapping[str, list[float] | float | list[str]]) -> 
     return Model(names, *numbers, bias=float(row["bias"]), threshold=float(row["threshold"]))  # type: ignore
 
 
+def shifted(threshold: float, log_odds: float) -> float:
+    """A probability moved by some log-odds.
+
+    >>> shifted(0.5, 0.0), round(shifted(0.5, 1.0), 3)
+    (0.5, 0.731)
+    """
+    return 1.0 / (1.0 + (1.0 - threshold) / threshold * math.exp(-log_odds))
+
+
 def depth_of(answer: Answer) -> list[int]:
     """The passages that `decide` needs to see, best first."""
     return [candidate.passage for candidate in answer.candidates[:GATE_DEPTH]]
@@ -107,7 +118,8 @@ def decide(
 ) -> Decision:
     """Judges the answer's first GATE_DEPTH candidates; writes their probability, signals and gates into them.
 
-    `passages` are those of `depth_of(answer)` that still exist, in any order; `fitted` models replace the package's. Pure.
+    `passages` are those of `depth_of(answer)` that still exist, in any order. Pure. `fitted`: models other than the
+    package's.
     """
     known = {passage.id: passage for passage in passages}
     judged = [candidate for candidate in answer.candidates[:GATE_DEPTH] if candidate.passage in known]
@@ -124,7 +136,7 @@ def decide(
             "known": _known(passage, context),
             "instruction": _instruction(passage.text),
             "accident": _accident(candidate, wanted, text, stage),
-            "probability": _likely(candidate.probability, model.threshold),
+            "probability": _likely(candidate.probability, shifted(model.threshold, context.shift)),
         }
     _latest_speaks(judged, known)
     passed = [candidate for candidate in judged if not stopped_by(candidate)]
@@ -190,11 +202,10 @@ def _accident(candidate: Candidate, wanted: Wanted, text: str, stage: str) -> st
     both = shared(wanted, text)
     solid = sorted((w for w in both if w not in wanted.from_files), key=lambda w: -both[w])
     named = ", ".join(solid[:3])
-    weight = sum(both[word] for word in solid)
+    telling = excess(both[word] for word in solid)
     if stage == "lexical":
-        enough = weight >= 1.0 and any(both[word] >= SOLID_WORD for word in solid)
-        return f"passed: shares {named}" if enough else f"stopped: shares only {named or 'file names'}"
-    if any(both[word] >= SOLID_WORD for word in solid) or weight >= 1.0:
+        return f"passed: shares {named}" if telling >= SUBSTANCE else f"stopped: shares only {named or 'file names'}"
+    if any(both[word] >= SOLID_WORD for word in solid) or telling >= SUBSTANCE:
         return f"passed: shares {named}"
     cosine = candidate.signals["cosine"]
     if cosine >= NEAR_COSINE:

@@ -49,7 +49,7 @@ def snippet_of(candidate: Candidate, passage: Passage, query: Query) -> Snippet 
 
 def date_of(written_at: float | None) -> str:
     """YYYY-MM-DD in the machine's own time zone, "" when unknown or beyond what a calendar holds."""
-    if written_at is None:
+    if written_at is None or written_at <= 0.0:
         return ""
     try:
         return datetime.fromtimestamp(written_at).astimezone().strftime("%Y-%m-%d")

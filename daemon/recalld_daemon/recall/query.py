@@ -108,6 +108,17 @@ def file_stems(text: str) -> set[str]:
     return inside - {stem(word) for word in words_of(rest)}
 
 
+def opened_by(focus: Focus) -> tuple[str, ...]:
+    """The file paths among a tool call's arguments, as written there: what the agent is about to see for itself.
+
+    >>> opened_by(Focus("Read", '{"file_path": "/w/notes/deploy.md"}'))
+    ('/w/notes/deploy.md',)
+    """
+    words = " ".join(_flat(_parsed(focus.tool_args), "")).split()
+    paths = (word.strip("`'\"(),:;<>") for word in words if _is_file(word))
+    return tuple(dict.fromkeys(path for path in paths if "." in path or "/" in path))
+
+
 def _terms(text: str) -> Iterator[str]:
     for identifier in identifiers_of(text):
         whole = identifier.lower()

@@ -8,7 +8,7 @@ what was asked its words cover, weighted by how telling each word is in any text
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,9 @@ FEATURES: dict[str, tuple[str, ...]] = {
         "covered", "best_word", "query_weight", "agreement",
     ),
 }  # fmt: skip
+
+
+ORDINARY = 0.25  # the weight of "run" or "test": every memory about software holds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,17 @@ class Wanted:
 
     @property
     def substance(self) -> float:
-        """The summed weight of what is no file name: what the query can be said to be about."""
-        return sum(weight for word, weight in self.weights.items() if word not in self.from_files)
+        """The excess of what is no file name: how much the query can be said to be about anything."""
+        return excess(weight for word, weight in self.weights.items() if word not in self.from_files)
+
+
+def excess(weights: Iterable[float]) -> float:
+    """Summed weight above ORDINARY: any number of ordinary words ("run", "test", "file") adds up to little.
+
+    >>> round(excess([0.27, 0.28, 0.19]), 2), round(excess([0.57, 1.0]), 2)
+    (0.05, 1.07)
+    """
+    return sum(max(0.0, weight - ORDINARY) for weight in weights)
 
 
 def wanted_of(query: Query) -> Wanted:
