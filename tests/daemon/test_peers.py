@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
+
 import pytest
 
+from recalld_daemon import peers
 from recalld_daemon.peers import Admission, uid_in
 
 KEY = bytes(range(32))
@@ -53,3 +56,7 @@ def test_an_ip_address_holds_no_uid():
     assert uid_in(b"127.0.0.1") is None
     assert uid_in(b"::1") is None
     assert uid_in(b"fe80::1:1000:1000:42") is None
+
+
+def test_the_examples_in_the_code_are_true():
+    assert doctest.testmod(peers).failed == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import Any, get_args
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from recalld_protocol import endpoints, wire
 from recalld_protocol.errors import LimitExceeded, UnknownKind, VersionMismatch, WireError
 from recalld_protocol.messages import Event, FromAgent, FromDaemon, Hello, Ping, Problem, Turn
 from recalld_protocol.wire import (
@@ -198,3 +200,9 @@ def test_a_cut_is_shown():
 
 def test_messages_are_small_on_the_wire():
     assert encode(Ping()) == b"\x81\xa4kind\xa4ping"
+
+
+@pytest.mark.parametrize("module", [wire, endpoints], ids=lambda module: module.__name__)
+def test_the_examples_in_the_code_are_true(module):
+    failed, tried = doctest.testmod(module)
+    assert (failed, tried > 0) == (0, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -18,12 +18,12 @@ DEADLINE_SECONDS = 20  # only a hang gets there
 Raw = zmq.Socket[bytes]
 
 
-def run(test: object, *args: object) -> None:
+def run(test: Callable[..., Awaitable[None]], *args: object) -> None:
     """trio.run under a deadline, so that a hang is a failure."""
 
     async def bounded() -> None:
         with trio.fail_after(DEADLINE_SECONDS):
-            await test(*args)  # type: ignore[operator]
+            await test(*args)
 
     trio.run(bounded)
 
