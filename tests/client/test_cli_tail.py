@@ -39,7 +39,7 @@ def tail(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def test_events_with_gaps_between_them(tail: Tail) -> None:
     assert tail("--count", "4") == [
-        "09:05:07.250  5b1f3c1e  recall.settled      outcome=ready  took_ms=7.9 ms",
+        "09:05:07.250  5b1f3c1e  recall.settled      outcome=ready  took=7.9 ms",
         "09:05:07.250  5b1f3c1e  injection.won       impression=i-42",
         "-- missed 3 events",
         "09:05:07.250  -         ingest.file         path=notes/\ufffd[31m.md  passages=1,200",

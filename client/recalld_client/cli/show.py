@@ -116,11 +116,20 @@ def value(key: str, of: Scalar) -> str:
     if isinstance(of, str):
         return safe(of) or "-"
     for ending, shown in _BY_ENDING.items():
-        if key.endswith(ending) or key == ending[1:]:
+        if key.endswith(ending):
             return shown(of)
     if isinstance(of, int):
         return str(of) if key.endswith(_NO_COUNTS) else f"{of:,}"
     return f"{of:.4g}"
+
+
+def name(key: str) -> str:
+    """A key without its unit, which `value` shows.
+
+    >>> name("wal_bytes"), name("won"), name("ms")
+    ('wal', 'won', 'ms')
+    """
+    return next((key.removesuffix(ending) for ending in _BY_ENDING if key.endswith(ending)), key)
 
 
 def table(

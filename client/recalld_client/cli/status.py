@@ -10,7 +10,7 @@ from .asking import Daemon
 from .command import Command, no_arguments
 from .document import document
 from .screen import Screen
-from .show import safe, value
+from .show import name, safe, value
 
 FIRST = ("daemon", "versions", "models", "index", "counts", "queue", "races", "memory")  # what people ask for first
 LAST = ("paths",)
@@ -25,7 +25,10 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
         if number:
             screen.line()
         screen.line(screen.heading(safe(topic)))
-        screen.pairs(((_name(key), value(key, part), "") for key, part in status.topics[topic].items()), indent="  ")
+        screen.pairs(
+            ((safe(name(key).replace("_", " ")), value(key, part), "") for key, part in status.topics[topic].items()),
+            indent="  ",
+        )
     return 0
 
 
@@ -34,17 +37,6 @@ def _ordered(topics: dict[str, dict[str, str | int | float | bool | None]]) -> l
     known = [topic for topic in FIRST if topic in topics]
     others = [topic for topic in topics if topic not in FIRST and topic not in LAST]
     return known + others + [topic for topic in LAST if topic in topics]
-
-
-def _name(key: str) -> str:
-    """A key without its unit, which `value` shows.
-
-    >>> _name("wal_bytes"), _name("won")
-    ('wal', 'won')
-    """
-    for ending in ("_seconds", "_ms", "_us", "_mb", "_bytes", "_at"):
-        key = key.removesuffix(ending)
-    return safe(key.replace("_", " "))
 
 
 COMMAND = Command(

@@ -17,7 +17,7 @@ from .asking import Daemon
 from .command import Command
 from .document import document
 from .screen import Screen, style_of
-from .show import clock, cut, safe, value
+from .show import clock, cut, name, safe, value
 
 IDLE_SECONDS = 1.0  # a wait may last as long; longer ones are a loop, so that Ctrl-C is always heard
 SESSION_SHOWN = 8  # characters of a session's id: enough to tell them apart
@@ -90,11 +90,11 @@ def _show(event: Event, as_json: bool, screen: Screen) -> None:
         return
     what = safe(event.what)
     lead = f"{clock(event.at)}  {safe(event.session)[:SESSION_SHOWN] or '-':<{SESSION_SHOWN}}  "
-    name = f"{what:<{WHAT_WIDTH}}  "
-    room = None if screen.width is None else max(screen.width - len(lead) - len(name), 8)
-    data = "  ".join(f"{safe(key)}={value(key, part)}" for key, part in event.data.items())
-    end = f"{name}{cut(data, room)}" if data else what
-    screen.line(lead + screen.paint(end[: len(name)], style_of(what)) + end[len(name) :])
+    padded = f"{what:<{WHAT_WIDTH}}  "
+    room = None if screen.width is None else max(screen.width - len(lead) - len(padded), 8)
+    data = "  ".join(f"{safe(name(key))}={value(key, part)}" for key, part in event.data.items())
+    end = f"{padded}{cut(data, room)}" if data else what
+    screen.line(lead + screen.paint(end[: len(padded)], style_of(what)) + end[len(padded) :])
 
 
 def _count(text: str) -> int:
