@@ -13,7 +13,7 @@ import zmq
 from recalld_daemon.sockets import Received, Sockets, TcpBinding, TrioSocket, open_sockets
 from recalld_protocol.endpoints import Endpoints, endpoints_in
 
-DEADLINE_SECONDS = 20  # only a hang gets there
+DEADLINE_SECONDS = 60  # only a hang gets there, also on a loaded machine
 
 Raw = zmq.Socket[bytes]
 
