@@ -109,8 +109,13 @@ def test_any_text_gives_a_bounded_query(args: str, said: str, answered: str) -> 
     assert bool(found.text) != bool(found.silence)
 
 
-@given(st.recursive(st.text(max_size=20) | st.integers() | st.booleans() | st.none(),
-                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)))  # fmt: skip
+scalars = st.text(max_size=20) | st.integers() | st.booleans() | st.none()
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+)
+
+
+@given(json_values)
 def test_any_json_renders_to_one_line(value: object) -> None:
     assert "\n" not in render_tool("tool", json.dumps(value))
 

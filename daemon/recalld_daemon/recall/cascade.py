@@ -47,7 +47,8 @@ class Deepener(Protocol):
     `deepen` returns new candidates, best first, and leaves those it was given untouched: they may be being judged.
     """
 
-    stage: Stage
+    @property
+    def stage(self) -> Stage: ...
 
     def deepen(self, query: Query, encoding: QueryEncoding, candidates: Sequence[Candidate]) -> Sequence[Candidate]: ...
 

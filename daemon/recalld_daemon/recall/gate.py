@@ -28,8 +28,10 @@ SUBSTANCE = 0.35  # least summed excess of a query's words that are no file name
 SOLID_WORD = 0.45  # a shared word at least this telling is no accident
 NEAR_COSINE = 0.40  # so near in meaning, sharing no telling word is no accident either
 KNOWN_SHARE = 0.5  # of a passage's word quadruples that the conversation already holds
+GRAM_WORDS = 4
 SAME_OVERLAP = 0.6  # of the smaller one's words: two passages say nearly the same thing
 
+Gram = tuple[str, ...]
 _INSTRUCTION = re.compile(
     r"""\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|preceding|your|
         system)\b[^.\n]{0,20}\b(?:instruction|prompt|rule|direction|guideline|command)s?\b
@@ -44,6 +46,30 @@ _INSTRUCTION = re.compile(
       | \bcurl\b[^\n]{0,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b[^\n]{0,80}\b(?:now|immediately|silently)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+_INSTRUCTION_WORDS = (
+    "ignor",
+    "disregard",
+    "forget",
+    "overrid",
+    "bypass",
+    "prompt",
+    "you are now",
+    "instruction",
+    "tell the user",
+    "must now",
+    "act as",
+    "system",
+    "hook_context",
+    "important",
+    "admin",
+    "<|",
+    "inst]",
+    "human",
+    "assistant",
+    "user:",
+    "curl",
+)  # fmt: skip - without one of these nothing matches above; a tenth of the cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +152,7 @@ def decide(
     wanted = wanted_of(context.query)
     stage = stage_of(answer)
     model, pool = (fitted or models())[stage], pool_of(answer.candidates)
+    said = {gram for text in context.texts for gram in _grams(words_of(text))}
     for candidate in judged:
         passage = known[candidate.passage]
         text = full_text(passage)
@@ -133,10 +160,10 @@ def decide(
         candidate.probability = model.probability(candidate.signals)
         candidate.gates = {
             "query": _thin(wanted),
-            "known": _known(passage, context),
             "instruction": _instruction(passage.text),
             "accident": _accident(candidate, wanted, text, stage),
             "probability": _likely(candidate.probability, shifted(model.threshold, context.shift)),
+            "known": _known(passage, context, said),
         }
     _latest_speaks(judged, known)
     passed = [candidate for candidate in judged if not stopped_by(candidate)]
@@ -169,29 +196,28 @@ def _thin(wanted: Wanted) -> str:
     return f"stopped: only file names and ordinary words are asked for ({wanted.substance:.2f} < {SUBSTANCE})"
 
 
-def _known(passage: Passage, context: Context) -> str:
+def _known(passage: Passage, context: Context, said: set[Gram]) -> str:
     if passage.id in context.shown:
         return "stopped: already shown in this session"
     for path in context.opened:
         if path and (passage.path == path or passage.path.endswith("/" + path.lstrip("./"))):
             return f"stopped: the agent itself opens {path[-60:]}"
-    share = _share(words_of(passage.text), [words_of(text) for text in context.texts])
+    grams = _grams(words_of(passage.text))
+    share = len(grams & said) / len(grams) if grams else 0.0
     if share >= KNOWN_SHARE:
         return f"stopped: {share:.0%} of it stands in the conversation"
     return "passed: new to the conversation"
 
 
-def _share(words: list[str], texts: list[list[str]]) -> float:
-    size = min(4, len(words))
-    if not size:
-        return 0.0
-    grams = {tuple(words[i : i + size]) for i in range(len(words) - size + 1)}
-    said = {tuple(text[i : i + size]) for text in texts for i in range(len(text) - size + 1)}
-    return len(grams & said) / len(grams)
+def _grams(words: list[str]) -> set[Gram]:
+    """Runs of four words, and of fewer of a text that has fewer."""
+    size = min(GRAM_WORDS, len(words))
+    return set(zip(*(words[i:] for i in range(size)), strict=False)) if size else set()
 
 
 def _instruction(text: str) -> str:
-    found = _INSTRUCTION.search(text)
+    lower = text.lower()
+    found = _INSTRUCTION.search(text) if any(word in lower for word in _INSTRUCTION_WORDS) else None
     if found:
         return f"stopped: reads like an instruction: {' '.join(found.group().split())[:60]!r}"
     return "passed: no instruction"

@@ -9,71 +9,77 @@ matrix product; BLAS runs on one thread by the process's own setting, since two 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from recalld_daemon.recall.types import TOKEN_SCALE, Candidate, Float32, Int64, TokenBlock
+from recalld_daemon.recall.types import TOKEN_SCALE, Candidate, Float32, TokenBlock
 
 LATE_LIMIT = 100  # candidates that are re-ordered; the rest keep their order below them
+FOCUS_DEPTH = 10  # candidates that get a focus: more than the gate judges
 LATE_WEIGHT = 0.6  # the prototype's; confirmed by tests/bench/gate.py
 
 
-@dataclass(frozen=True, slots=True)
-class MaxSim:
-    """scores: (n,) mean best match, nan for passages without tokens; peaks: (n,) the winning token's row, else -1."""
-
-    scores: Float32
-    peaks: Int64
-
-
-def max_sim(query_tokens: Float32, block: TokenBlock) -> MaxSim:
-    """Scores the passages of a block against query_tokens (Tq, t), unit rows.
+def max_sim(query_tokens: Float32, block: TokenBlock) -> Float32:
+    """(n,) mean best match of query_tokens (Tq, t), unit rows, in each passage; nan for passages without tokens.
 
     >>> query = np.eye(4, dtype=np.float32)[:2]  # two tokens: e0, e1
     >>> vectors = np.round(254 * 0.5 * np.eye(4)).astype(np.int8)  # four passage tokens, half of e0..e3
     >>> block = TokenBlock(vectors, np.zeros(4, np.uint16), np.zeros(4, np.uint16), np.array([3, 0, 1]))
-    >>> found = max_sim(query, block)
-    >>> found.scores.round(2).tolist(), found.peaks.tolist()
-    ([0.5, nan, 0.0], [0, -1, 3])
+    >>> max_sim(query, block).round(2).tolist()
+    [0.5, nan, 0.0]
     """
-    n = len(block.lengths)
-    scores = np.full(n, np.nan, dtype=np.float32)
-    peaks = np.full(n, -1, dtype=np.int64)
+    scores = np.full(len(block.lengths), np.nan, dtype=np.float32)
     full = np.flatnonzero(block.lengths > 0)  # reduceat gives nonsense for empty runs
-    if not len(full) or not len(query_tokens):
-        return MaxSim(scores, peaks)
-    lengths = block.lengths[full]
-    begins = np.cumsum(lengths) - lengths  # (m,) each passage's first row
-    sims = query_tokens @ (block.vectors.astype(np.float32).T / np.float32(TOKEN_SCALE))  # (Tq, T)
-    best = np.maximum.reduceat(sims, begins, axis=1)  # (Tq, m)
-    scores[full] = best.mean(axis=0)
-    won = np.where(sims == np.repeat(best, lengths, axis=1), sims, 0.0).sum(axis=0)  # (T,)
-    top = np.repeat(np.maximum.reduceat(won, begins), lengths)  # (T,)
-    rows = np.flatnonzero(won == top)  # at least one per passage
-    owners = np.repeat(np.arange(len(full)), lengths)[rows]
-    first = np.unique(owners, return_index=True)[1]  # the first of equal ones
-    peaks[full] = rows[first]
-    return MaxSim(scores, peaks)
+    if len(full) and len(query_tokens):
+        begins = np.cumsum(block.lengths[full]) - block.lengths[full]  # (m,) each passage's first row
+        best = np.maximum.reduceat(_sims(query_tokens, block.vectors), begins, axis=0)  # (m, Tq)
+        scores[full] = best.mean(axis=1)
+    return scores
+
+
+def peak(query_tokens: Float32, vectors: NDArray[np.int8]) -> int:
+    """The row of one passage's tokens (T, t), T > 0, that wins most of the query; of equal ones the first.
+
+    >>> eye = np.eye(4, dtype=np.float32)
+    >>> peak(eye[[0, 0, 1]], (127 * eye[[3, 1, 0]]).astype(np.int8))  # two of three tokens match e0
+    2
+    """
+    sims = _sims(query_tokens, vectors)  # (T, Tq)
+    winners = sims.argmax(axis=0)  # (Tq,)
+    return int(np.bincount(winners, sims.max(axis=0).clip(min=0.0), len(vectors)).argmax())
+
+
+def _sims(query_tokens: Float32, vectors: NDArray[np.int8]) -> Float32:
+    """(T, Tq) similarities; the scale is taken out of the smaller of the two."""
+    scaled = (query_tokens / np.float32(TOKEN_SCALE)).T
+    sims: Float32 = vectors.astype(np.float32) @ scaled
+    return sims
 
 
 def deepen(candidates: Sequence[Candidate], query_tokens: Float32, block: TokenBlock) -> list[Candidate]:
     """New candidates, re-ordered: the block's passages are those of the first len(block.lengths) candidates.
 
     The new order is by fused + LATE_WEIGHT * late, both as the fused list has them; a passage without tokens counts
-    as the middle one of those that have some, so that it neither gains nor loses by it. The input stays untouched.
+    as the middle one of those that have some, so that it neither gains nor loses by it. The first FOCUS_DEPTH get their
+    focus. The input stays untouched.
     """
-    found = max_sim(query_tokens, block)
-    n = len(block.lengths)
-    known = found.scores[~np.isnan(found.scores)]
+    scores = max_sim(query_tokens, block)
+    known = scores[~np.isnan(scores)]
     if not len(known):
         return list(candidates)
     middle = float(np.median(known))
-    moved: list[Candidate] = []
-    for candidate, score, peak in zip(candidates[:n], found.scores.tolist(), found.peaks.tolist(), strict=True):
-        late = None if peak < 0 else score
-        focus = None if peak < 0 else (int(block.starts[peak]), int(block.ends[peak]))
+    n = len(scores)
+    moved = []
+    for place, (candidate, score) in enumerate(zip(candidates[:n], scores.tolist(), strict=True)):
+        late = None if score != score else score  # nan is the only number that differs from itself
         fused = candidate.fused + LATE_WEIGHT * (middle if late is None else late)
-        moved.append(replace(candidate, fused=fused, late=late, focus=focus, gates={}, signals={}))
-    moved.sort(key=lambda candidate: (-candidate.fused, candidate.passage))
-    return [*moved, *candidates[n:]]
+        moved.append((place, Candidate(candidate.passage, candidate.lanes, fused, late)))
+    moved.sort(key=lambda row: (-row[1].fused, row[1].passage))
+    ends = np.cumsum(block.lengths)
+    for place, candidate in moved[:FOCUS_DEPTH]:
+        first, last = int(ends[place] - block.lengths[place]), int(ends[place])
+        if candidate.late is not None:
+            token = first + peak(query_tokens, block.vectors[first:last])
+            candidate.focus = (int(block.starts[token]), int(block.ends[token]))
+    return [*(candidate for _, candidate in moved), *candidates[n:]]

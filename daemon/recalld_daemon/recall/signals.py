@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from recalld_daemon.recall.query import file_stems
 from recalld_daemon.recall.types import Candidate, Query
 from recalld_daemon.recall.words import content_stems, stem, weight_of, words_of
@@ -51,7 +49,7 @@ def pool_of(candidates: Sequence[Candidate]) -> Pool:
             raw.setdefault(lane, []).append(score)
         if candidate.late is not None:
             raw.setdefault("late", []).append(candidate.late)
-    return Pool({k: float(np.median(v)) for k, v in raw.items()}, {k: min(v) for k, v in raw.items()})
+    return Pool({k: sorted(v)[len(v) // 2] for k, v in raw.items()}, {k: min(v) for k, v in raw.items()})
 
 
 @dataclass(frozen=True, slots=True)

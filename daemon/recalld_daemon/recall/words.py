@@ -32,8 +32,9 @@ STOP_WORDS = word_set(
     whose why will with won't would wouldn't yes yet you you'd you'll you're your yours yourself yourselves"""
 )
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")  # letters and digits, with inner apostrophes; never an underscore
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # letters and digits, with inner apostrophes; never an underscore
 _IDENTIFIER = re.compile(r"[^\W\d_][\w]*(?:[.:/\\-]+\w+)*|\d\w*")
+_COMPOUND = re.compile(r"\w*[a-z][A-Z]\w*|\w*[A-Z]{2}[a-z]\w*|\w+_\w+|\w*[^\W\d_]\d\w*")  # what has parts beyond words
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 
 
@@ -43,7 +44,7 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Don't push origin/main twice")
     ["don't", 'push', 'origin', 'main', 'twice']
     """
-    return [word.replace("’", "'").lower() for word in _WORD.findall(text)]
+    return _WORD.findall(text.replace("’", "'").lower())
 
 
 def parts_of(identifier: str) -> list[str]:
@@ -71,12 +72,13 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "su" else word
 
 
-def content_stems(text: str) -> set[str]:
+@lru_cache(maxsize=512)  # each stage of a recall judges nearly the same passages
+def content_stems(text: str) -> frozenset[str]:
     """The stems of a text's words and identifier parts that are no stop words."""
     found = set(words_of(text))
-    for identifier in identifiers_of(text):
+    for identifier in set(_COMPOUND.findall(text)):
         found.update(parts_of(identifier))
-    return {stem(word) for word in found if word not in STOP_WORDS}
+    return frozenset(stem(word) for word in found if word not in STOP_WORDS)
 
 
 @lru_cache(maxsize=1)
