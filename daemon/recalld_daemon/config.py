@@ -28,6 +28,7 @@ class Config:
     watch: tuple[str, ...] = ()
     transcripts: bool = True
     project_scope: bool = False
+    undated: str = "changed"
     encoder: str = "default"
     query_prompt: str | None = None
     passage_prompt: str | None = None
@@ -86,6 +87,9 @@ KEYS: tuple[Key, ...] = (
         "Index Claude Code's transcripts ($CLAUDE_CONFIG_DIR/projects, by default ~/.claude/projects)."),
     Key("sources", "project_scope", "project_scope", bool, "",
         "true: a watched directory inside a git work tree is seen by that project's sessions only; false: by all."),
+    Key("sources", "undated", "undated", str, "",
+        'When a note without a date of its own counts as written: "changed" when its file was, or "always".',
+        one_of("changed", "always")),
     Key("models", "encoder", "encoder", str, "name or path",
         '"default" is the packaged all-MiniLM-L6-v2; else any sentence-transformers model, by path or name.'),
     Key("models", "query_prompt", "query_prompt", str, "text",

@@ -17,9 +17,9 @@ Scalar = str | int | float | bool | None
 
 
 class Publisher(Protocol):
-    def wanted(self, topic: bytes) -> bool: ...
+    def wanted(self, topic: str) -> bool: ...
 
-    def publish(self, topic: bytes, body: bytes) -> None: ...
+    def publish_nowait(self, topic: str, body: bytes) -> None: ...
 
 
 class EventFeed:
@@ -30,7 +30,6 @@ class EventFeed:
 
     def emit(self, what: str, session: str = "", **data: Scalar) -> None:
         self.seq += 1
-        topic = what.encode()
-        if self._publisher.wanted(topic):
+        if self._publisher.wanted(what):
             event = Event(session=session, seq=self.seq, at=self._clock(), what=what, data=data)
-            self._publisher.publish(topic, encode(event))
+            self._publisher.publish_nowait(what, encode(event))

@@ -14,7 +14,7 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Home:
     data: Path  # recalld.db (the truth) and index/ (a cache beside it)
-    cache: Path  # measured runtimes, exported graphs
+    models: Path  # measured runtimes, exported graphs: made anew when lost
     config_file: Path
 
     @property
@@ -25,13 +25,9 @@ class Home:
     def index(self) -> Path:
         return self.data / "index"
 
-    @property
-    def models(self) -> Path:
-        return self.cache / "models"
-
     def make(self) -> None:
         """Create the directories, 0700. Raises OSError naming the path."""
-        for directory in (self.data, self.cache, self.models):
+        for directory in (self.data, self.models):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.chmod(0o700)
 
@@ -46,14 +42,14 @@ def default_home(environ: Mapping[str, str] = os.environ) -> Home:
 
     return Home(
         data=place("XDG_DATA_HOME", ".local/share"),
-        cache=place("XDG_CACHE_HOME", ".cache"),
+        models=place("XDG_CACHE_HOME", ".cache") / "models",
         config_file=place("XDG_CONFIG_HOME", ".config") / "config.toml",
     )
 
 
-def home_under(directory: Path, cache: Path | None = None) -> Home:
-    """Everything below one directory; `cache` may be shared, since it holds nothing of the user's."""
-    return Home(data=directory / "data", cache=cache or directory / "cache", config_file=directory / "config.toml")
+def home_under(directory: Path) -> Home:
+    """Everything below one directory."""
+    return Home(data=directory / "data", models=directory / "models", config_file=directory / "config.toml")
 
 
 def transcripts_dir(environ: Mapping[str, str] = os.environ) -> Path:

@@ -217,6 +217,9 @@ class Inject(Message, frozen=True, kw_only=True, tag="inject"):
     turn: Count
     boundary: Count
     snippets: Annotated[list[Snippet], Meta(max_length=3)] = field(default_factory=list)
+    calls: Annotated[list[SessionId], Meta(max_length=64)] = field(default_factory=list)  # tool calls it answers
+    asked_turn: Count = 0  # the turn it answers; 0: tool calls only
+    ms: float = 0.0  # from the event's arrival to this answer, in milliseconds
 
 
 class Settled(Message, frozen=True, kw_only=True, tag="settled"):

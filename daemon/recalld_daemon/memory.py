@@ -1,0 +1,205 @@
+"""What is remembered: the store, the index beside it, and the ingest that keeps both equal to the files.
+
+The store opens at once, and answers by words from then on. The index needs to know the encoder, which the live worker
+tells when its model is loaded; until then recalls have the lexical lane alone. Another encoder than last time gets a
+space of its own: its vectors are made anew while words are found as before, and the old ones stay until that is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from recalld_daemon.config import Config
+from recalld_daemon.events import EventFeed, Scalar
+from recalld_daemon.index import DenseLane, FaissIndex, open_index
+from recalld_daemon.ingest.pipeline import Ingest
+from recalld_daemon.ingest.ports import Gate, Root, Space
+from recalld_daemon.paths import Home
+from recalld_daemon.recall.cascade import Deepener, LateInteraction, Recaller
+from recalld_daemon.recall.types import Lane
+from recalld_daemon.store.lane import LexicalLane
+from recalld_daemon.store.reader import Reader, open_reader
+from recalld_daemon.store.writer import Writer, open_writer
+from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
+
+SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs is read from the store again
+PRUNE_SECONDS = 3600.0
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Memory:
+    """`turns` is the limiter of one that all writing shares; `scopes` all known scope keys with their ids."""
+
+    home: Home
+    writer: Writer
+    reader: Reader
+    turns: trio.CapacityLimiter
+    scopes: dict[str, int]
+    index: FaissIndex | None = None
+    ingest: Ingest | None = None
+    backlog: int = 0  # passages without vectors, as last counted
+    opening: str = ""  # what the index is doing before it is open
+    _recaller: Recaller | None = None
+
+    @classmethod
+    def open(cls, home: Home) -> Memory:
+        """Open or make the store. Raises StoreError."""
+        writer = open_writer(home.database)
+        reader = open_reader(home.database)
+        return cls(home, writer, reader, trio.CapacityLimiter(1), reader.scopes())
+
+    def close(self) -> None:
+        if self.index is not None:
+            self.index.close()
+        self.reader.close()
+        self.writer.close()
+
+    def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
+        """The cascade over what is open now."""
+        if self._recaller is None:
+            lanes: list[Lane] = [LexicalLane(self.reader)]
+            deepeners: list[Deepener] = []
+            if self.index is not None:
+                lanes.append(DenseLane(self.index))
+                deepeners += [LateInteraction(self.index)] if late_interaction else []
+            self._recaller = Recaller(live, lanes, deepeners)
+        return self._recaller
+
+    def kick(self) -> None:
+        """There are passages that ingest did not bring itself."""
+        if self.ingest is not None:
+            self.ingest.wake()
+
+    async def serve(
+        self,
+        config: Config,
+        transcripts: Path,
+        live: LiveWorker,
+        bulk: BulkWorker,
+        gate: Gate,
+        feed: EventFeed,
+        rescoped: Callable[[], None],
+    ) -> None:
+        """Index and follow the files, open the index when the encoder is known, save it now and then."""
+        watch = self._watching(feed, rescoped)
+        self.ingest = Ingest(
+            roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
+            report=watch, gate=gate, undated=0.0 if config.undated == "always" else None,
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.ingest.run)
+            nursery.start_soon(partial(self._open_index, live, self.ingest, feed))
+            nursery.start_soon(self._keep_saved, config)
+
+    async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed) -> None:
+        loaded = await live.wait_ready()
+        encoder = await self._turn(
+            lambda: self.writer.encoder_id(
+                loaded.fingerprint, dims=loaded.dims, token_dims=loaded.token_dims, model=loaded.model,
+                runtime=loaded.runtime, at=time.time(),
+            )
+        )  # fmt: skip
+        began = time.monotonic()
+        index = await trio.to_thread.run_sync(
+            partial(open_index, self.home.index / f"encoder-{encoder}", self.reader, encoder, 0, self._progress)
+        )
+        self.opening = ""
+        await ingest.attach(Space(encoder, 0), index)
+        self.index, self._recaller = index, None
+        await self._turn(lambda: self.writer.set_live(encoder, 0))
+        state = index.state()
+        feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
+        log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
+
+    def _progress(self, done: int, total: int) -> None:
+        self.opening = f"opening the index {done}/{total}"
+
+    async def _keep_saved(self, config: Config) -> None:
+        pruned = trio.current_time()
+        while True:
+            await trio.sleep(SAVE_SECONDS)
+            await self.save()
+            await self._turn(self.writer.checkpoint)
+            if trio.current_time() - pruned > PRUNE_SECONDS:
+                await self._turn(partial(self.writer.prune, recalls_kept=config.keep_recalls))
+                pruned = trio.current_time()
+
+    async def save(self) -> None:
+        """Make the next start quick; a failure costs nothing but time then."""
+        index = self.index
+        if index is None or not index.state().unsaved:
+            return
+        try:
+            await self._turn(index.save)
+        except OSError as error:
+            log.warning("the index was not saved: %s", error)
+
+    async def _turn(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self.turns)
+
+    def _watching(self, feed: EventFeed, rescoped: Callable[[], None]) -> Callable[..., None]:
+        """Ingest's reports go to the feed; those that matter here are read first."""
+
+        def report(what: str, **data: Scalar) -> None:
+            if what == "ingest.progress":
+                self.backlog = int(data.get("passages_missing") or 0)
+            elif what == "ingest.file" and data.get("new"):
+                known = self.reader.scopes()
+                if known.keys() - self.scopes.keys():
+                    self.scopes.update(known)
+                    rescoped()
+            feed.emit(what, "", **data)
+
+        return report
+
+    # ------------------------------------------------------------ for status
+
+    def topic(self) -> dict[str, Scalar]:
+        """`state`: starting, indexing, embedding, or ready."""
+        progress = self.ingest.progress() if self.ingest is not None else {}
+        state = self.index.state() if self.index is not None else None
+        return {
+            "state": self.state(), "files_done": progress.get("files_done", 0),
+            "files_total": progress.get("files_total", 0), "embedded": state.passages if state else 0,
+            "unembeddable": progress.get("passages_unembeddable", 0), "snapshot": 0,
+            "kinds": ", ".join(sorted(set(state.kinds.values()))) if state else "",
+            "memory_mb": round(state.memory_bytes / 1e6, 1) if state else 0.0,
+            "token_mb": round(state.token_bytes / 1e6, 1) if state else 0.0,
+            "unsaved": state.unsaved if state else 0,
+        }  # fmt: skip
+
+    def state(self) -> str:
+        if self.ingest is None:
+            return "starting"
+        progress = self.ingest.progress()
+        if not progress["idle"]:
+            return "indexing"
+        if self.index is None:
+            return self.opening or "waiting for the model"
+        return "ready" if progress["all_embedded"] else "embedding"
+
+    def line(self, live: WorkerState) -> str:
+        """One line for systemd's STATUS and the log."""
+        model = "model ready" if live.phase == "ready" else f"model {live.phase}: {live.detail}".rstrip(": ")
+        topic = self.topic()
+        files = f"files {topic['files_done']}/{topic['files_total']}"
+        waiting = f", {self.backlog} passages to embed" if topic["state"] == "embedding" else ""
+        return f"{model}; {topic['state']}; {files}{waiting}"
+
+
+def roots_of(config: Config, transcripts: Path) -> list[Root]:
+    """What is indexed: the watched directories, and the transcripts unless they are left out."""
+    roots = [Root(Path(path), project_scope=config.project_scope) for path in config.watch]
+    return [*roots, Root(transcripts, transcripts=True)] if config.transcripts else roots

@@ -1,0 +1,185 @@
+"""Questions that take longer than a message's handling: search, memories, feedback, and what `recallctl` looks at.
+
+Each is a task of its own and answers once. A question that fails is answered with a `problem` that says why.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import trio
+
+from recalld_daemon.book import SessionBook
+from recalld_daemon.events import EventFeed
+from recalld_daemon.ingest.passages import Stretch, passages
+from recalld_daemon.ingest.redact import redact
+from recalld_daemon.journal import Journal
+from recalld_daemon.recall import gate
+from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.offer import date_of, snippet_of
+from recalld_daemon.recall.query import query_of, terms_of
+from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Focus, Passage, Query, View
+from recalld_daemon.scopes import project_of
+from recalld_daemon.store.errors import NoSuchRow, StoreError
+from recalld_daemon.store.reader import Reader
+from recalld_protocol import messages as wire
+
+log = logging.getLogger(__name__)
+Reply = Callable[[wire.FromDaemon], None]
+Topics = dict[str, dict[str, str | int | float | bool | None]]
+
+
+@dataclass(slots=True)
+class Answers:
+    """The parts a question may need. `learned()` tells whoever embeds that there are new passages."""
+
+    book: SessionBook
+    reader: Reader
+    journal: Journal
+    feed: EventFeed
+    recaller: Callable[[], Recaller]
+    scopes: dict[str, int]  # key -> id, of all scopes that hold anything; kept up to date by `memory`
+    learned: Callable[[], None]
+    topics: Callable[[], Topics] = dict
+
+    async def answer(self, question: wire.Message, reply: Reply) -> None:
+        try:
+            await self._answer(question, reply)
+        except StoreError as error:
+            log.error("%s: %s", type(question).__name__, error)
+            reply(wire.Problem(code="failed", text=str(error)[:1024], of=str(question.__struct_config__.tag)))
+
+    async def _answer(self, question: wire.Message, reply: Reply) -> None:
+        match question:
+            case wire.StatusAsk():
+                reply(wire.Status(topics=await self._topics()))
+            case wire.SessionsAsk():
+                reply(wire.Sessions(sessions=[live.row(live.route is not None) for live in self.book][:1000]))
+            case wire.WhyAsk(target=target):
+                reply(await trio.to_thread.run_sync(self._why, target))
+            case wire.Search():
+                reply(await self._search(question))
+            case wire.Remember():
+                reply(await self._remember(question))
+            case wire.Feedback():
+                reply(await self._feedback(question))
+            case _:
+                raise AssertionError(f"no question: {question!r}")
+
+    # ------------------------------------------------------------ looking inside
+
+    async def _topics(self) -> Topics:
+        topics = self.topics()
+        counts = await trio.to_thread.run_sync(self.reader.counts)
+        topics["index"] |= {name: counts[name] for name in ("passages", "memories", "problems")}
+        topics["index"] |= {"files": counts["sources"], "files_failed": counts["sources_failed"]}
+        topics["log"] = {name: counts[name] for name in ("sessions", "recalls", "impressions", "feedback")}
+        topics["paths"]["database_mb"] = round(counts["bytes"] / 1e6, 1)
+        return topics
+
+    def _why(self, target: str) -> wire.FromDaemon:
+        impression = self.reader.impression(target)
+        record = self.reader.recall(impression.recall if impression else target)
+        if record is None:
+            text = f"no impression and no recall {target!r} is in the log; it may have been pruned ([daemon] keep_recalls)"
+            return wire.Problem(code="not_found", text=text, of="why_ask")
+        detail = msgspec.msgpack.decode(record.explain, type=wire.Why)
+        shown = {(row.path, row.start): row for row in self.reader.impressions(record.id)}
+        candidates = []
+        for candidate in detail.candidates:
+            hit = next(
+                (row for (path, at), row in shown.items() if path == candidate.path and candidate.start <= at < candidate.end),
+                None,
+            )
+            candidates.append(msgspec.structs.replace(candidate, impression=hit.id) if hit else candidate)
+        return msgspec.structs.replace(
+            detail, outcome=record.outcome, reason=record.reason[:1024], stage=record.stage, candidates=candidates
+        )
+
+    # ------------------------------------------------------------ searching and keeping
+
+    def _view(self, session: str, cwd: str, all_scopes: bool, as_of: float | None) -> View:
+        live = self.book.get(session)
+        if all_scopes:
+            return View(scopes=None, as_of=as_of)
+        if live is not None and not cwd:
+            return View(scopes=live.view().scopes, as_of=as_of)
+        scope = self.scopes.get(project_of(cwd), GLOBAL_SCOPE)
+        return View(scopes=tuple(dict.fromkeys((scope, GLOBAL_SCOPE))), as_of=as_of)
+
+    async def _search(self, search: wire.Search) -> wire.FromDaemon:
+        query = search_query(search.query)
+        if not query.text.strip():
+            return wire.Hits()
+        answers: list[Answer] = []
+        view = self._view(search.session, search.cwd, search.all_scopes, search.as_of)
+        await self.recaller().run(query, view, frozenset(), answers.append)
+        if not answers:
+            return wire.Hits()
+        return await trio.to_thread.run_sync(self._hits, answers[-1], query, search.limit)
+
+    def _hits(self, answer: Answer, query: Query, limit: int) -> wire.Hits:
+        passages = self.reader.passages([candidate.passage for candidate in answer.candidates[:limit]])
+        gate.decide(answer, passages, gate.Context(query))
+        known = {passage.id: passage for passage in passages}
+        keys = {number: key for key, number in self.scopes.items()}
+        found = [candidate for candidate in answer.candidates[:limit] if candidate.passage in known]
+        rows = [hit_of(c, known[c.passage], query, keys.get(known[c.passage].scope, "")) for c in found]
+        hits = [row for row in rows if row is not None]
+        return wire.Hits(hits=hits, stage=answer.stage, ms=round(answer.ms, 3))
+
+    async def _remember(self, wish: wire.Remember) -> wire.FromDaemon:
+        live = self.book.get(wish.session)
+        project = project_of(wish.cwd or (live.hello.cwd if live else "")) if wish.scope == "project" else ""
+        at, text = time.time(), redact(wish.text)
+        pieces = list(passages(Stretch(0, text.encode(), "utf-8", heading=wish.title, written_at=at)))
+
+        def write(writer):  # type: ignore[no-untyped-def]
+            scope = writer.scope_id(project) if project else GLOBAL_SCOPE
+            return scope, writer.remember(text, at=at, scope=scope, title=wish.title, key=wish.key, passages=pieces)
+
+        scope, (path, ids) = await self.journal.promised(write)
+        if project and self.scopes.get(project) != scope:
+            self.scopes[project] = scope
+            self.book.rescoped()
+        self.feed.emit("memory.kept", wish.session, path=path, passages=len(ids), scope=project)
+        self.learned()
+        return wire.Remembered(memory=path)
+
+    async def _feedback(self, verdict: wire.Feedback) -> wire.FromDaemon:
+        at = time.time()
+        try:
+            new = await self.journal.promised(
+                lambda writer: writer.record_feedback(verdict.impression, verdict.verdict, at=at, key=verdict.key)
+            )
+        except NoSuchRow:
+            text = f"no impression {verdict.impression!r} was ever shown: ids are in `recallctl tail` and in injections"
+            return wire.Problem(code="not_found", text=text[:1024], of="feedback")
+        if new:
+            self.feed.emit("feedback", verdict.session, impression=verdict.impression, verdict=verdict.verdict)
+        return wire.Acked()
+
+
+def search_query(text: str) -> Query:
+    """What a person typed into a search: taken as it stands, also where a conversation's turn would ask nothing."""
+    query = query_of(Focus(user_text=text))
+    return query if query.text else Query(text=text.strip()[:2_000], terms=terms_of(text), key=text)
+
+
+def hit_of(candidate: Candidate, passage: Passage, query: Query, scope: str) -> wire.Hit | None:
+    """None: its file does not hold it any more."""
+    snippet = snippet_of(candidate, passage, query)
+    if snippet is None:
+        return None
+    lanes = {lane: round(score, 4) for lane, (_, score) in candidate.lanes.items()}
+    if candidate.late is not None:
+        lanes["late"] = round(candidate.late, 4)
+    return wire.Hit(
+        path=passage.shown_path, start=passage.start, end=passage.end, text=passage.text,
+        snippet=snippet.text, date=date_of(passage.written_at), score=round(candidate.fused, 5),
+        probability=round(candidate.probability, 3), lanes=lanes, scope=scope,
+    )  # fmt: skip

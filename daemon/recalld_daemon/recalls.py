@@ -1,0 +1,172 @@
+"""Running recalls: between the race, which knows no clock and no thread, and the cascade, which needs both.
+
+A recall is a task. The cascade publishes an answer per stage; each is judged in a thread (passages read, gates, snippets
+cut from the files as they are now), and told to the race as offers. While one answer is judged a deeper one may come:
+the newest is judged next, and the cascade itself never waits for a judgement.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import trio
+
+from recalld_daemon.book import LiveSession, Pending, Trace
+from recalld_daemon.race_events import MAX_OFFERS, AnswerReady, Offer, RecallFailed, StartRecall
+from recalld_daemon.recall import gate
+from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.offer import snippets_for
+from recalld_daemon.recall.types import Answer, Candidate, Passage, PassageReader, Query
+from recalld_protocol.messages import Snippet
+
+JUDGING_THREADS = 4  # at once; each is mostly SQLite and file reads
+
+log = logging.getLogger(__name__)
+Tell = Callable[[LiveSession, AnswerReady | RecallFailed], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    max_snippets: int = MAX_OFFERS
+    threshold_shift: float = 0.0  # log-odds
+    inject: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An answer after the gate. `passing` are the passages that pass, shown or not: what a new turn is scored by."""
+
+    answer: Answer
+    passages: list[Passage]
+    offers: list[Pending]
+    passing: frozenset[int]
+    reason: str
+
+
+class Recalls:
+    """`active` counts the recalls under way: bulk work waits while there are any."""
+
+    def __init__(
+        self, recaller: Callable[[], Recaller], reader: PassageReader, settings: Settings, tell: Tell
+    ) -> None:
+        self._recaller, self._reader, self._settings, self._tell = recaller, reader, settings, tell
+        self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
+        self.active = 0
+        self._idle = trio.Event()
+        self._idle.set()
+
+    async def until_idle(self) -> None:
+        """Returns at once when no recall is under way, else when the last has ended."""
+        await self._idle.wait()
+
+    async def run(self, live: LiveSession, start: StartRecall, began: float) -> None:
+        """From StartRecall to the final AnswerReady or RecallFailed; cancelled through `live.running`."""
+        self.active += 1
+        if self.active == 1:
+            self._idle = trio.Event()
+        try:
+            with trio.CancelScope() as scope:
+                live.running[start.recall] = scope
+                await self._recall(live, start, began)
+        except* OSError as errors:
+            log.error("recall %s: %s", start.recall, errors.exceptions[0])
+            self._tell(live, RecallFailed(start.recall, str(errors.exceptions[0])[:200]))
+        finally:
+            live.running.pop(start.recall, None)
+            self.active -= 1
+            if not self.active:
+                self._idle.set()
+
+    async def _recall(self, live: LiveSession, start: StartRecall, began: float) -> None:
+        if not start.query.text:
+            self._tell(live, AnswerReady(start.recall, "none", (), True, "nothing telling to recall by"))
+            return
+        send, receive = trio.open_memory_channel[Answer](8)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._retrieve, live, start.query, send)
+            judged: Judged | None = None
+            final = False
+            async for answer in receive:
+                judged = await self._judge(live, start, _newest(receive, answer))
+                state = receive.statistics()
+                final = not state.open_send_channels and not state.current_buffer_used
+                self._answer(live, start, judged, began, final)
+            if not final:
+                if judged is None:
+                    self._tell(live, RecallFailed(start.recall, "no lane answered"))
+                else:
+                    self._answer(live, start, judged, began, True)
+
+    async def _retrieve(self, live: LiveSession, query: Query, send: trio.MemorySendChannel[Answer]) -> None:
+        with send:
+            await self._recaller().run(query, live.view(), frozenset(), send.send_nowait)
+
+    async def _judge(self, live: LiveSession, start: StartRecall, answer: Answer) -> Judged:
+        context = gate.Context(
+            query=start.query, shown=live.race.excluded(start.recall), texts=live.conversation.texts(),
+            shift=self._settings.threshold_shift,
+        )  # fmt: skip
+        work = self._judge_now
+        return await trio.to_thread.run_sync(work, live.id, start, answer, context, limiter=self._limiter)
+
+    def _judge_now(self, session: str, start: StartRecall, answer: Answer, context: gate.Context) -> Judged:
+        passages = self._reader.passages(gate.depth_of(answer))
+        others = [passage for passage in passages if PurePath(passage.path).stem != session]
+        decision = gate.decide(answer, others, context)
+        offers = offers_of(start.recall, snippets_for(decision.passed, passages, start.query))
+        passing = frozenset(c.passage for c in answer.candidates if passes_but_for_known(c))
+        reason = decision.reason
+        if not self._settings.inject:
+            offers, reason = [], "injection is switched off ([recall] inject)"
+        return Judged(answer, passages, offers[: self._settings.max_snippets], passing, reason)
+
+    def _answer(self, live: LiveSession, start: StartRecall, judged: Judged, began: float, final: bool) -> None:
+        stage = judged.answer.stage
+        trace = live.traces.get(start.recall)
+        if trace is not None:
+            trace.stage_ms.setdefault(stage, (trio.current_time() - began) * 1000)
+            trace.answer, trace.passages = judged.answer, judged.passages
+        if start.turn:
+            live.standing = (start.turn, judged.passing)
+        for pending in judged.offers:
+            live.keep(pending)
+        offers = tuple(pending.offer for pending in judged.offers)
+        self._tell(live, AnswerReady(start.recall, stage, offers, final, "" if offers else judged.reason))
+
+
+def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]]) -> list[Pending]:
+    """Offers with their content. An offer's id is its recall's and its passage's: the same at every stage."""
+    result = []
+    for rank, (candidate, snippet) in enumerate(snippets, 1):
+        key = f"{recall}-{candidate.passage}"
+        offer = Offer(key, candidate.passage, snippet.probability)
+        result.append(Pending(offer, replace_id(snippet, key), recall, rank, candidate.fused))
+    return result
+
+
+def replace_id(snippet: Snippet, key: str) -> Snippet:
+    return Snippet(
+        id=key, text=snippet.text, path=snippet.path, start=snippet.start, end=snippet.end,
+        date=snippet.date, probability=snippet.probability,
+    )  # fmt: skip
+
+
+def passes_but_for_known(candidate: Candidate) -> bool:
+    """Whether it scores against the query, whatever the conversation has seen of it."""
+    return bool(candidate.gates) and gate.stopped_by(candidate) in ("", "known")
+
+
+def new_trace(start: StartRecall, began: float) -> Trace:
+    return Trace(start.recall, start.turn, start.calls, start.query.text, began=began, at=time.time())
+
+
+def _newest(receive: trio.MemoryReceiveChannel[Answer], answer: Answer) -> Answer:
+    while True:
+        try:
+            answer = receive.receive_nowait()
+        except (trio.WouldBlock, trio.EndOfChannel):
+            return answer

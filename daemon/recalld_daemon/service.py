@@ -1,0 +1,259 @@
+"""Start-up, one nursery, and the way down: the only file that knows all the others.
+
+Order matters. The lock is taken before any socket is bound; sockets answer (READY) before the store's index is open and
+the model is loaded, since both take seconds and neither is needed to say "not yet". Going down, no new session is taken,
+recalls under way may end, what was noted is written, and only then do the workers go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psutil
+import trio
+
+from recalld_daemon import __version__
+from recalld_daemon.book import SessionBook
+from recalld_daemon.config import Config
+from recalld_daemon.desk import Desk
+from recalld_daemon.events import EventFeed
+from recalld_daemon.journal import Journal
+from recalld_daemon.lock import AlreadyRunning, held_lock
+from recalld_daemon.memory import Memory
+from recalld_daemon.notify import Notifier
+from recalld_daemon.paths import Home, transcripts_dir
+from recalld_daemon.questions import Answers, Reply, Topics
+from recalld_daemon.race_events import RaceLimits
+from recalld_daemon.recalls import Recalls, Settings
+from recalld_daemon.sockets import Sockets, TcpBinding, open_sockets
+from recalld_daemon.store.errors import StoreError
+from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, WorkerState
+from recalld_protocol.endpoints import endpoints, prepare_runtime_dir, runtime_dir
+from recalld_protocol.errors import ProtocolError
+from recalld_protocol.messages import PROTOCOL_VERSIONS, Message, Welcome
+
+TICK_SECONDS = 5.0
+DRAIN_SECONDS = 1.2  # of the two that a stop may take: recalls end, notes are written, the index is saved
+STATUS_SECONDS = 1.0  # between two STATUS lines for systemd
+
+log = logging.getLogger("recalld")
+
+
+def run_daemon(config: Config, home: Home, environ: Mapping[str, str]) -> int:
+    """Until SIGTERM or SIGINT. Exit code 0; 3 when another daemon holds the lock; 1 when it can't start."""
+    logging.basicConfig(
+        stream=sys.stderr, level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    os.umask(0o077)
+    code = 0
+    try:
+        directory = runtime_dir(environ)
+        prepare_runtime_dir(directory)
+        home.make()
+        with held_lock(home.data / "lock"), held_lock(directory / "lock"):
+            trio.run(Service(config, home, environ).serve)
+    except* AlreadyRunning as held:
+        print(f"recalld: {_first(held)}", file=sys.stderr)
+        code = 3
+    except* (OSError, ProtocolError, StoreError) as failed:
+        print(f"recalld: {_first(failed)}", file=sys.stderr)
+        code = 1
+    return code
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """All that serves, wired."""
+
+    sockets: Sockets
+    memory: Memory
+    feed: EventFeed
+    journal: Journal
+    live: LiveWorker
+    bulk: BulkWorker
+    book: SessionBook
+    desk: Desk
+    recalls: Recalls
+
+
+class Service:
+    """One life of the daemon."""
+
+    def __init__(self, config: Config, home: Home, environ: Mapping[str, str]) -> None:
+        self._config, self._home = config, home
+        self._endpoints = endpoints(environ)
+        self._notifier = Notifier(environ)
+        self._transcripts = transcripts_dir(environ)
+        self._epoch = secrets.token_hex(4)
+        self._began = time.time()
+        self._stop = trio.Event()
+
+    async def serve(self) -> None:
+        """Returns when the daemon was told to stop, with everything closed."""
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async with open_sockets(self._endpoints, self._tcp()) as sockets:
+                memory = await trio.to_thread.run_sync(Memory.open, self._home)
+                try:
+                    async with trio.open_nursery() as nursery:
+                        parts = self._parts(sockets, memory, nursery)
+                        self._start(parts, nursery)
+                        async for number in signals:
+                            log.info("%s: stopping", signal.Signals(number).name)
+                            break
+                        await self._drain(parts)
+                        nursery.cancel_scope.cancel()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(memory.close)
+
+    def _parts(self, sockets: Sockets, memory: Memory, nursery: trio.Nursery) -> Parts:
+        config = self._config
+        feed = EventFeed(sockets.events)
+        journal = Journal(memory.writer, memory.turns)
+        live = LiveWorker(self._choice(), on_change=partial(self._worker_changed, feed, "live"))
+        bulk = BulkWorker(self._choice(), on_change=partial(self._worker_changed, feed, "bulk"))
+        book = SessionBook(
+            self._epoch, RaceLimits(stale_after=config.stale_after), config.heartbeat_seconds,
+            config.session_idle_seconds, config.max_sessions, memory.scopes.get, memory.reader.delivered_passages,
+        )  # fmt: skip
+        welcome = Welcome(
+            version=PROTOCOL_VERSIONS[-1], epoch=self._epoch, daemon=__version__, pid=os.getpid(),
+            heartbeat_seconds=config.heartbeat_seconds, stale_after=config.stale_after,
+        )  # fmt: skip
+        recaller = partial(memory.recaller, live, config.late_interaction)
+        answers = Answers(book, memory.reader, journal, feed, recaller, memory.scopes, memory.kick)
+
+        def ask(question: Message, reply: Reply) -> None:
+            nursery.start_soon(answers.answer, question, reply)
+
+        desk = Desk(
+            sockets.router, book, journal, feed, welcome, ask, nursery
+        )
+        settings = Settings(config.max_snippets, config.threshold_shift, config.inject)
+        desk.recalls = Recalls(recaller, memory.reader, settings, desk.answered)
+        parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls)
+        answers.topics = partial(self._topics, parts)
+        return parts
+
+    def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
+        for task in (parts.journal.serve, parts.desk.serve, parts.live.run, parts.bulk.run, self._watchdog):
+            nursery.start_soon(task)
+        nursery.start_soon(parts.desk.tick, TICK_SECONDS)
+        memory = partial(
+            parts.memory.serve, self._config, self._transcripts, parts.live, parts.bulk, parts.recalls.until_idle,
+            parts.feed, parts.book.rescoped,
+        )  # fmt: skip
+        nursery.start_soon(memory)
+        nursery.start_soon(self._status_line, parts)
+        self._notifier.ready("serving; the model is loading")
+        log.info("serving at %s (pid %d, epoch %s)", self._endpoints.request, os.getpid(), self._epoch)
+
+    async def _drain(self, parts: Parts) -> None:
+        """Take no new session, let recalls end, write what was noted, save the index; DRAIN_SECONDS at most."""
+        self._notifier.stopping()
+        parts.desk.draining = True
+        parts.feed.emit("daemon.stopping")
+        now = trio.current_time()
+        with trio.move_on_after(DRAIN_SECONDS):
+            await parts.recalls.until_idle()
+            for live in parts.book:
+                parts.journal.note(lambda writer, record=live.record(): writer.touch_session(record))  # type: ignore[misc]
+            await parts.journal.flush()
+            await parts.memory.save()
+        log.info("drained in %.0f ms", (trio.current_time() - now) * 1000)
+
+    # ------------------------------------------------------------ small
+
+    def _choice(self) -> ModelChoice:
+        config = self._config
+        return ModelChoice(
+            cache_dir=self._home.models, model=config.encoder, query_prompt=config.query_prompt,
+            passage_prompt=config.passage_prompt, token_dims=config.token_dims,
+            allow_download=config.allow_download, bulk_threads=config.bulk_threads,
+        )  # fmt: skip
+
+    def _tcp(self) -> TcpBinding | None:
+        """Raises ConfigError, OSError: a key file that can't be read."""
+        config = self._config
+        if not config.tcp_address:
+            return None
+        secret = Path(config.tcp_secret_file).expanduser().read_bytes().strip()
+        lines = Path(config.tcp_clients_file).expanduser().read_bytes().splitlines()
+        keys = [line.split(b"#")[0].strip() for line in lines]
+        return TcpBinding(config.tcp_address, secret, frozenset(key for key in keys if key))
+
+    def _worker_changed(self, feed: EventFeed, role: str, state: WorkerState) -> None:
+        feed.emit("worker.state", role=role, state=state.phase, detail=state.detail[:256], pid=state.pid)
+
+    async def _watchdog(self) -> None:
+        """Fed by this loop, the one that answers sockets."""
+        while self._notifier.watchdog_seconds:
+            self._notifier.alive()
+            await trio.sleep(self._notifier.watchdog_seconds / 3)
+
+    async def _status_line(self, parts: Parts) -> None:
+        last = ""
+        while True:
+            line = parts.memory.line(parts.live.state)
+            if line != last:
+                self._notifier.status(line)
+                log.info("%s", line)
+                last = line
+            await trio.sleep(STATUS_SECONDS)
+
+    def _topics(self, parts: Parts) -> Topics:
+        memory, live, bulk = parts.memory, parts.live.state, parts.bulk.state
+        connected = sum(session.route is not None for session in parts.book)
+        return {
+            "daemon": {
+                "version": __version__, "pid": os.getpid(), "epoch": self._epoch, "protocol": PROTOCOL_VERSIONS[-1],
+                "uptime_seconds": round(time.time() - self._began, 1),
+            },
+            "models": models_topic(live, bulk),
+            "index": memory.topic(),
+            "queue": {
+                "recalls_running": parts.recalls.active, "notes_waiting": parts.journal.waiting,
+                "notes_dropped": parts.journal.dropped, "passages_to_embed": memory.backlog,
+            },
+            "memory": {
+                "daemon_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
+                "live_worker_mb": rss_mb(live.pid), "bulk_worker_mb": rss_mb(bulk.pid),
+            },
+            "races": dict(parts.desk.counts()),
+            "sessions": {"open": len(parts.book), "connected": connected},
+            "paths": {
+                "database": str(self._home.database), "index": str(self._home.index),
+                "models": str(self._home.models), "config": self._config.source or str(self._home.config_file),
+                "request_socket": self._endpoints.request, "event_socket": self._endpoints.events,
+            },
+        }  # fmt: skip
+
+
+def models_topic(live: WorkerState, bulk: WorkerState) -> dict[str, str | int | float | bool | None]:
+    """`state` is the live worker's; `phase` what it is doing, or why there is no model."""
+    row = live.row()
+    return {
+        "state": row["state"], "phase": row["detail"], "model": row["model"], "runtime": row["runtime"],
+        "dims": row["dims"], "fingerprint": row["fingerprint"], "bulk_state": bulk.phase, "bulk_phase": bulk.detail,
+        "live_restarts": live.restarts, "bulk_restarts": bulk.restarts,
+    }  # fmt: skip
+
+
+def rss_mb(pid: int) -> float:
+    try:
+        return round(psutil.Process(pid).memory_info().rss / 1e6, 1) if pid else 0.0
+    except psutil.Error:
+        return 0.0
