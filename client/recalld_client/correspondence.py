@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from recalld_client.buffer import Buffer, Recent
 from recalld_client.handshake import Handshake
 from recalld_client.injection import Injection
-from recalld_client.link import READABLE, WRITABLE, Link
+from recalld_client.link import Link
 from recalld_client.pledges import Pledge, Pledges
+from recalld_client.sockets import READABLE, WRITABLE
 from recalld_protocol.messages import (
     Acked,
     Boundary,
@@ -115,10 +116,11 @@ class Correspondence:
 
     def say_turn(self, text: str, as_of: float | None) -> None:
         """A new turn of the user. It is kept: a daemon that comes (back) later is told of it."""
-        self.pulse()  # else a welcome that lies there would have the new turn told twice
+        ready = self.pulse()
         self._turn = Turn(session=self.session, turn=self.buffer.new_turn(), text=text, as_of=as_of)
         self._turn_sent = self._turn_follows = False
-        if self.pulse() and not self._turn_follows:
+        if ready:
+            self._send_deferred()
             self._tell_turn()
 
     def take(self) -> list[Injection]:
@@ -229,7 +231,6 @@ class Correspondence:
             self.link.send_nowait(self._deferred.popleft())
 
     def _tell_turn(self) -> None:
-        self._send_deferred()
         if self._turn is not None and self.link.send_nowait(self._turn):
             self._turn_sent = self._turn_follows = True
 
@@ -288,8 +289,8 @@ class Correspondence:
             self._tell_turn()
 
     def _refused(self, message: Problem, now: float) -> None:
-        if message.code == "version":
-            self.handshake.refuse(message.text)
+        if message.code == "version" or message.of == "hello":
+            self.handshake.refuse(message.text, busy=message.code == "busy")
         elif message.code == "unknown_session":
             if self.handshake.welcomed:
                 self._lost(now)
@@ -299,7 +300,8 @@ class Correspondence:
         if message.re in self._asked:
             self._answers[message.re] = message
         cause = f"{message.code} {message.of}"
-        if message.code not in ("version", "unknown_session") and cause not in self._refusals:
+        told = message.of == "hello" or message.code in ("version", "unknown_session")  # by `problem`, or mended
+        if not told and cause not in self._refusals:
             self._refusals.add(cause)
             logger.warning("the daemon refused a %s: %s", message.of or "message", message.text)
 

@@ -17,7 +17,8 @@ from recalld_protocol.wire import negotiate
 
 PATIENCE_SECONDS = 1.0  # an answering daemon takes some 0.1 ms; one that is starting to swap may take this
 AGAIN_MAX_SECONDS = 8.0  # between hellos that nobody answers, doubling from PATIENCE_SECONDS
-REFUSED_SECONDS = 30.0  # between hellos after a refusal
+REFUSED_SECONDS = 30.0  # between hellos after a refusal: somebody must upgrade something
+BUSY_SECONDS = 5.0  # between hellos to a daemon that has no room for us now
 HEARTBEAT_BOUNDS = (0.5, 300.0)  # seconds; what is taken from a `welcome`
 
 
@@ -34,6 +35,7 @@ class Handshake:
         self._asked_at = -math.inf  # the last hello
         self._asking_since = math.inf  # the first hello that nobody has answered
         self._again_seconds = 0.0
+        self._refused_seconds = 0.0
         self._heard_at = -math.inf
         self._pinged_at = math.inf  # inf: no ping is open
 
@@ -67,7 +69,7 @@ class Handshake:
         self._asked_at = now
         self._asking_since = min(self._asking_since, now)
         if self.refusal:
-            self._again_seconds = REFUSED_SECONDS
+            self._again_seconds = self._refused_seconds
         else:
             self._again_seconds = min(max(PATIENCE_SECONDS, 2 * self._again_seconds), AGAIN_MAX_SECONDS)
 
@@ -100,12 +102,12 @@ class Handshake:
         if self.welcomed and message.epoch and message.epoch != self.epoch:
             self.lost()
 
-    def refuse(self, text: str) -> None:
-        """The daemon speaks none of our versions; `text` names them and the remedy."""
+    def refuse(self, text: str, busy: bool = False) -> None:
+        """The daemon speaks none of our versions, or is too `busy`; `text` says so, with the remedy."""
         self.welcomed = False
         self.refusal = text
         self._asking_since = math.inf
-        self._again_seconds = REFUSED_SECONDS
+        self._again_seconds = self._refused_seconds = BUSY_SECONDS if busy else REFUSED_SECONDS
 
     def lost(self) -> None:
         """The connection is gone, or the daemon does not know us: hello is due as soon as it can be sent."""

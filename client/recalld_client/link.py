@@ -1,9 +1,8 @@
-"""The client's only file that imports zmq: one DEALER to the daemon, and a subscription to its events.
+"""The client's connection to the daemon: send, receive, wait, ask; and a subscription to its events.
 
-Nothing here raises and nothing waits unless a number of seconds is given. Sending is `DONTWAIT` on a socket that has
-no queue without a live peer (IMMEDIATE), so an absent daemon costs an EAGAIN, never a stale backlog. Waiting polls
-zmq's file descriptor outside the lock and in slices: the descriptor is edge-triggered, and another thread may eat the
-edge. A forked child drops the socket unclosed (closing it would disturb the parent's) and opens its own.
+Nothing here raises and nothing waits unless a number of seconds is given. Waiting polls zmq's file descriptor outside
+the lock and in slices: the descriptor is edge-triggered, and another thread may eat the edge. A forked child drops the
+socket unclosed and opens its own.
 """
 
 from __future__ import annotations
@@ -17,34 +16,26 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from recalld_client.sockets import READABLE, RECEIVE_QUEUE, WRITABLE, Dealer, Subscriber, abandon_inherited
 from recalld_protocol.endpoints import Endpoints, check_runtime_dir, endpoints, socket_path
 from recalld_protocol.errors import ProtocolError
 from recalld_protocol.messages import Event, FromAgent, FromDaemon
-from recalld_protocol.wire import DAEMON_FRAME_LIMIT, decode_event, decode_from_daemon, encode
+from recalld_protocol.wire import decode_event, decode_from_daemon, encode
 
-if TYPE_CHECKING:
-    import zmq
-
-READABLE, WRITABLE = 1, 2  # zmq.POLLIN, zmq.POLLOUT, without importing zmq
 CONNECT_SECONDS = 0.02  # after connect: else the very first send finds no peer (zmq connects in the background)
 ANSWERING_SECONDS = 1.0  # how long a question waits for the connection where the daemon's socket file exists
 REOPEN_SECONDS = 0.5  # between attempts to open a socket whose directory is missing or unsafe
 RENEW_SECONDS = 3.0  # without a connection although the daemon's file is there; zmq itself tries at least every 2 s
 SLICE_SECONDS = 0.01  # the longest that an edge eaten by another thread delays a waiting one
 MAX_KEPT = 256  # messages read while a question waited for its answer
-SEND_QUEUE = 256  # frames; a hung daemon costs EAGAIN after these
-RECEIVE_QUEUE = 64  # frames; a receiver at its limit loses the tail when the daemon goes away
 BYE_SECONDS = 0.05  # what was sent just before closing is still written, in the background, for so long
 logger = logging.getLogger("recalld.client")
 logger.addHandler(logging.NullHandler())  # an agent's terminal is not ours: silent unless the user sets up logging
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
-_context: list[zmq.Context[zmq.Socket[bytes]]] = []  # this process's, made at first use
-_abandoned: list[Any] = []  # sockets and contexts inherited through a fork: kept, so that nothing closes them
 
 
 class Link:
@@ -55,8 +46,7 @@ class Link:
         self.problem = ""  # why there is no connection; "" while nothing is known to be wrong
         self.garbled = 0  # frames from the daemon that could not be read
         self._endpoints = endpoints
-        self._socket: zmq.Socket[bytes] | None = None
-        self._fd = -1
+        self._socket: Dealer | None = None
         self._pid = os.getpid()
         self._closed = False
         self._retry_at = 0.0  # monotonic
@@ -90,7 +80,7 @@ class Link:
         with self._lock:
             self._closed = True
             if self._socket is not None and self._pid == os.getpid():
-                self._socket.close(linger=int(BYE_SECONDS * 1000))
+                self._socket.close(BYE_SECONDS)
             self._socket = None
             self._kept.clear()
             self._answers.clear()
@@ -112,7 +102,7 @@ class Link:
         """Whether the daemon's socket file is there; a daemon on another machine is taken to be."""
         if self._endpoints is None:
             return False
-        return not _is_file(self._endpoints.request) or socket_path(self._endpoints.request).exists()
+        return not _is_file(self._endpoints.request) or os.path.exists(self.address)
 
     @property
     def hopeful(self) -> bool:
@@ -123,8 +113,9 @@ class Link:
         """Why nothing is connected, with the remedy."""
         if self._socket is None:
             return self.problem
-        what = "no answer from the daemon" if self.file_exists else "no daemon"
-        return f"{what} at {self.address}: start it with `recalld run`"
+        if self.file_exists:
+            return f"no answer from the daemon at {self.address}: it hangs, or is gone; start it with `recalld run`"
+        return f"no daemon at {self.address}: start it with `recalld run`"
 
     # ------------------------------------------------------------ without waiting
 
@@ -139,7 +130,7 @@ class Link:
             socket = self._socket
             if socket is None or self._pid != os.getpid():
                 socket = self._socket if self._ensure(time.monotonic()) else None
-            events = 0 if socket is None else _events(socket)
+            events = 0 if socket is None else socket.events()
             if events & WRITABLE:
                 self._down_since = 0.0
             elif socket is not None:
@@ -177,8 +168,8 @@ class Link:
     def rest(self, seconds: float) -> None:
         """Sleep until the socket stirs, at most `seconds` and never more than one slice. Holds no lock."""
         poller = select.poll()
-        if self._fd >= 0:
-            poller.register(self._fd, select.POLLIN)
+        if (socket := self._socket) is not None:
+            poller.register(socket.fd, select.POLLIN)
         poller.poll(max(0.0, min(seconds, SLICE_SECONDS)) * 1000)
 
     def request(self, message: FromAgent, seconds: float) -> FromDaemon | None:
@@ -250,43 +241,35 @@ class Link:
             return False
         try:
             self._endpoints = self._endpoints or endpoints(os.environ)
-            self._socket = _dealer(_checked(self._endpoints.request))
-        except (ProtocolError, OSError, ImportError) as error:  # zmq's errors are OSErrors of its own making
+            self._socket = Dealer(_checked(self._endpoints.request))
+        except (ProtocolError, OSError, ImportError) as error:
             self._retry_at = now + REOPEN_SECONDS
             self.problem = str(error)
             return False
-        self._fd = self._socket.fileno()
         self._pid = os.getpid()
         self.problem = ""
         return True
 
     def _renew(self, now: float) -> None:
-        """A peer's protocol error (an oversize frame) ends zmq's own reconnecting for good: connect anew, now and then."""
+        """After a peer's protocol error (an oversize frame) zmq never reconnects: do it anew, now and then."""
         self._down_since = self._down_since or now
         if now - self._down_since > RENEW_SECONDS and self._socket is not None and self.file_exists:
-            self._socket.close(linger=0)
+            self._socket.close()
             self._socket = None
             self._down_since = 0.0
             self._ensure(now)
 
     def _send(self, frame: bytes) -> bool:
-        assert self._socket is not None
-        zmq = _zmq()
         try:
-            self._socket.send(frame, zmq.DONTWAIT)
-        except zmq.ZMQError as error:
-            if error.errno != zmq.EAGAIN:
-                self.problem = f"sending to {self.address}: {error}"
+            return self._socket is not None and self._socket.send(frame)
+        except OSError as error:
+            self.problem = f"sending to {self.address}: {error}"
             return False
-        return True
 
     def _drain(self) -> None:
-        assert self._socket is not None
-        zmq = _zmq()
         for _ in range(RECEIVE_QUEUE):
-            try:
-                frame = self._socket.recv(zmq.DONTWAIT)
-            except zmq.ZMQError:
+            frame = self._socket.receive() if self._socket is not None else None
+            if frame is None:
                 return
             self._sort(frame)
 
@@ -308,8 +291,8 @@ class Link:
     def _abandon(self) -> None:
         """In a forked child: forget the parent's socket without closing it, and all that came through it."""
         if self._socket is not None:
-            _abandoned.append(self._socket)
-        self._socket, self._fd, self._pid = None, -1, os.getpid()
+            self._socket.abandon()
+        self._socket, self._pid = None, os.getpid()
         self._lock = threading.RLock()  # another thread of the parent may have held the old one
         self._retry_at = 0.0
         self._kept.clear()
@@ -324,14 +307,14 @@ class Subscription:
         self.problem = ""
         self._endpoints = endpoints
         self._topics = list(topics) or [""]
-        self._socket: zmq.Socket[bytes] | None = None
+        self._socket: Subscriber | None = None
 
     def open(self) -> bool:
         """Connect. False: `problem` says why not."""
         if self._socket is None:
             try:
                 self._endpoints = self._endpoints or endpoints(os.environ)
-                self._socket = _subscriber(_checked(self._endpoints.events), self._topics)
+                self._socket = Subscriber(_checked(self._endpoints.events), self._topics)
             except (ProtocolError, OSError, ImportError) as error:
                 self.problem = str(error)
         return self._socket is not None
@@ -341,17 +324,16 @@ class Subscription:
         if not self.open() or self._socket is None:
             return None
         deadline = time.monotonic() + seconds
-        while self._socket.poll(round(max(0.0, deadline - time.monotonic()) * 1000)):
-            frames = self._socket.recv_multipart()
+        while (frame := self._socket.receive(max(0.0, deadline - time.monotonic()))) is not None:
             try:
-                return decode_event(frames[-1])
+                return decode_event(frame)
             except ProtocolError as error:
                 logger.debug("unreadable event: %s", error)
         return None
 
     def close(self) -> None:
         if self._socket is not None:
-            self._socket.close(linger=0)
+            self._socket.close()
             self._socket = None
 
     def __enter__(self) -> Subscription:
@@ -368,9 +350,6 @@ class Subscription:
         self.close()
 
 
-# ---------------------------------------------------------------- zmq
-
-
 def _is_file(address: str) -> bool:
     return address.startswith("ipc://")
 
@@ -382,59 +361,8 @@ def _checked(address: str) -> str:
     return address
 
 
-def _zmq() -> Any:
-    import zmq  # 40 ms: not before the first use
-
-    return zmq
-
-
-def _events(socket: zmq.Socket[bytes]) -> int:
-    events: int = socket.getsockopt(_zmq().EVENTS)  # type: ignore[assignment]
-    return events
-
-
-def _this_process() -> zmq.Context[zmq.Socket[bytes]]:
-    if not _context:
-        _context.append(_zmq().Context())
-    return _context[0]
-
-
-def _dealer(address: str) -> zmq.Socket[bytes]:
-    zmq = _zmq()
-    socket = _this_process().socket(zmq.DEALER)
-    for option, value in (
-        (zmq.LINGER, 0),
-        (zmq.IMMEDIATE, 1),
-        (zmq.SNDHWM, SEND_QUEUE),
-        (zmq.RCVHWM, RECEIVE_QUEUE),
-        (zmq.RECONNECT_IVL, 50),  # ms, doubling
-        (zmq.RECONNECT_IVL_MAX, 2_000),
-        (zmq.HANDSHAKE_IVL, 2_000),
-        (zmq.MAXMSGSIZE, DAEMON_FRAME_LIMIT),
-        (zmq.HEARTBEAT_IVL, 500),
-        (zmq.HEARTBEAT_TIMEOUT, 1_500),  # a frozen daemon is given up after 2 s
-    ):
-        socket.setsockopt(option, value)
-    socket.connect(address)
-    return socket
-
-
-def _subscriber(address: str, topics: list[str]) -> zmq.Socket[bytes]:
-    zmq = _zmq()
-    socket = _this_process().socket(zmq.SUB)
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.RCVHWM, 1_000)
-    socket.setsockopt(zmq.MAXMSGSIZE, DAEMON_FRAME_LIMIT)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
-    for topic in topics:
-        socket.setsockopt_string(zmq.SUBSCRIBE, topic)
-    socket.connect(address)
-    return socket
-
-
 def _after_fork() -> None:
-    _abandoned.extend(_context)
-    _context.clear()
+    abandon_inherited()
     for link in list(_links):
         link._abandon()
 

@@ -19,10 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from scripted_daemon import PATIENCE_SECONDS, child_daemon, short_directory
-
 from recalld_client import Session
 from recalld_protocol.endpoints import endpoints_in
+from scripted_daemon import PATIENCE_SECONDS, child_daemon, short_directory
 
 PAUSE_SECONDS = 0.004
 Row = dict[str, float]

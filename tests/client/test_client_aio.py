@@ -50,7 +50,7 @@ async def times_out(seconds: float, doing: Callable[[], Awaitable[Any]]) -> bool
             await doing()
         return scope.cancelled_caught
     try:
-        await asyncio.wait_for(doing(), seconds)  # type: ignore[arg-type]
+        await asyncio.wait_for(doing(), seconds)
     except TimeoutError:
         return True
     return False

@@ -158,14 +158,11 @@ class Race(RuleBasedStateMachine):
     def arrives(self, recall: str, ids: list[str], stage: Stage, behind: int, ago: int) -> None:
         turn, boundary = max(0, self.buffer.turn - behind), max(0, self.buffer.boundary - ago)
         message = inject(recall, *ids, stage=stage, turn=turn, boundary=boundary)
-        self.buffer.inject(message)
-        held = self.newest.get(recall)
+        held = self.newest.get(recall) if recall in self.buffer._waiting else None
         fits = turn == self.buffer.turn and recall not in self.taken_from
-        if fits and (held is None or recall not in self.buffer._waiting or self.deeper(message, held)):
+        if fits and (held is None or limits.DEPTH[stage] >= limits.DEPTH[held.stage]):
             self.newest[recall] = message
-
-    def deeper(self, message: Inject, held: Inject) -> bool:
-        return limits.DEPTH[message.stage] >= limits.DEPTH[held.stage]
+        self.buffer.inject(message)
 
     @rule(calls=st.lists(numbers.map("c{}".format), max_size=4), turn=st.integers(0, 3))
     def settles(self, calls: list[str], turn: int) -> None:

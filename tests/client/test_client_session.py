@@ -110,6 +110,10 @@ def test_empty_boundaries_travel_in_front_of_the_next_message(session: Session, 
     session.said("on")
     assert [daemon.hear_a(Boundary).number, daemon.hear_a(Boundary).number] == [1, 2]
     daemon.hear_a(Said)
+    session.boundary()
+    session.turn("next")
+    assert daemon.hear_a(Boundary) == Boundary(session="s1", number=3, turn=0)
+    daemon.hear_a(Turn)
 
 
 def test_p006_a_new_turn_does_not_get_the_last_turns_memories(session: Session, daemon: Puppet) -> None:

@@ -268,6 +268,20 @@ def test_another_version_is_silence_with_the_remedy(
     assert len(caplog.records) == 1
 
 
+def test_a_daemon_that_is_full_says_so(where: Endpoints) -> None:
+    with Puppet(where) as daemon, Session(session_id="s", endpoints=where) as session:
+        daemon.hear_a(Hello)
+        daemon.say(Problem(code="busy", text="this daemon serves 200 sessions already: try again later", of="hello"))
+        until(session, lambda: "200 sessions" in session.problem)
+        goes_on(session)
+        clock = session._correspondence.clock
+        session._correspondence.clock = lambda: clock() + 6
+        session.boundary()
+        daemon.welcome()
+        until(session, lambda: session.connected)
+        assert daemon.hear_a(Turn).text == "A"
+
+
 def test_garbage_is_skipped(where: Endpoints) -> None:
     with Puppet(where) as daemon, Session(session_id="s", endpoints=where) as session:
         daemon.welcome()
@@ -284,12 +298,11 @@ def test_an_oversize_frame_costs_the_connection_and_no_more(where: Endpoints, mo
     monkeypatch.setattr(recalld_client.link, "RENEW_SECONDS", 0.1)
     with Puppet(where) as daemon, Session(session_id="s", endpoints=where) as session:
         daemon.welcome()
+        until(session, lambda: session.connected)
         daemon.say_raw(bytes(3 << 20))
         until(session, lambda: not session.connected)
-        until(session, lambda: session.connected or session._correspondence.link.up)
-        session.boundary()
-        daemon.hear_until(Hello)
-        daemon.say(Welcome(session="s", version=1, epoch="first"))
+        until(session, lambda: not (session.connected or session._correspondence.handshake.idle))
+        daemon.welcome()
         until(session, lambda: session.connected)
 
 
