@@ -87,3 +87,20 @@ def test_the_given_candidates_stay_as_they_are_and_the_rest_stays_below() -> Non
     assert candidates[0].gates == {"known": "passed: new"}
     assert result[-1] is candidates[2]
     assert all(not c.gates for c in result)
+
+
+def test_a_headings_token_counts_but_is_no_focus() -> None:
+    eye = np.eye(4, dtype=np.float32)
+    made = block(0.5 * eye[[0, 1, 2]])
+    made.starts[0] = made.ends[0] = 0  # the first token stands in the heading
+    (candidate,) = deepen([found(1)], eye[[0, 0, 1]], made)
+    assert candidate.late == pytest.approx(0.5, abs=0.01)
+    assert candidate.focus == (10, 15)
+
+
+def test_only_a_heading_gives_no_focus() -> None:
+    eye = np.eye(4, dtype=np.float32)
+    made = block(0.5 * eye[:1])
+    made.ends[0] = 0
+    (candidate,) = deepen([found(1)], eye[:1], made)
+    assert (candidate.late is None, candidate.focus) == (False, None)

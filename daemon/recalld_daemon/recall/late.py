@@ -79,7 +79,8 @@ def deepen(candidates: Sequence[Candidate], query_tokens: Float32, block: TokenB
     ends = np.cumsum(block.lengths)
     for place, candidate in moved[:FOCUS_DEPTH]:
         first, last = int(ends[place] - block.lengths[place]), int(ends[place])
-        if candidate.late is not None:
-            token = first + peak(query_tokens, block.vectors[first:last])
+        own = first + np.flatnonzero(block.ends[first:last])  # tokens of a heading or speaker end at 0: not in the text
+        if len(own):
+            token = own[peak(query_tokens, block.vectors[own])]
             candidate.focus = (int(block.starts[token]), int(block.ends[token]))
     return [*(candidate for _, candidate in moved), *candidates[n:]]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from recalld_daemon.recall.locate import locate
-from recalld_daemon.recall.snippet import cut
+from recalld_daemon.recall.snippet import cut, neutral
 from recalld_daemon.recall.types import Candidate, Passage, Query
 from recalld_protocol.messages import Snippet
 
@@ -39,12 +39,18 @@ def snippet_of(candidate: Candidate, passage: Passage, query: Query) -> Snippet 
     return Snippet(
         id="",
         text=shown.text,
-        path=passage.shown_path,
+        path=path_of(passage),
         start=place.start,
         end=place.end,
         date=date_of(passage.written_at),
         probability=round(candidate.probability, 3),
     )
+
+
+def path_of(passage: Passage) -> str:
+    """The path as it is shown: as it is, unless its name holds what could be taken for something else."""
+    path = passage.shown_path
+    return path if path.isprintable() and "<" not in path else neutral(path)
 
 
 def date_of(written_at: float | None) -> str:
