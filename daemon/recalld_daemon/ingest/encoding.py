@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 HEAD_BYTES = 256 * 1024  # looked at; what differs only after that is replaced and counted
 CONTROL_SHARE = 0.02  # of a text's bytes; compressed data and executables have 0.1 and more
-WESTERN_SHARE = 0.25  # accented letters among all; German 0.02, French 0.05; Cyrillic, Greek, CJK above 0.4
+WESTERN_SHARE = 0.5  # of what is no space is beyond ASCII; German 0.02, French 0.05; Cyrillic above 0.8
+ODD_SHARE = 0.3  # of the signs beyond ASCII stand where no Western text puts them
 
 _CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\x1b")
 _UNDEFINED_1252 = b"\x81\x8d\x8f\x90\x9d"
@@ -59,8 +60,13 @@ def _utf8_sequences(head: bytes) -> tuple[int, int]:
 
 
 def _is_western(head: bytes) -> bool:
-    """Letters and typographic signs where they stand in Western text: mostly lower case inside words."""
+    """Letters and typographic signs where they stand in Western text: seldom two in a row, no capital inside a word."""
     text = head.decode("cp1252", "replace")
     signs = [(before, c) for before, c in zip(" " + text, text, strict=False) if c >= "\x80"]
-    odd = sum(1 for before, c in signs if c in "¤¦¨¬¯¶¸¹¼½¾Ð×Þðþ÷ƒˆ†‡‰" or (c.isupper() and before.islower()))
-    return odd <= 0.2 * len(signs)
+    return sum(_is_odd(before, c) for before, c in signs) <= ODD_SHARE * len(signs)
+
+
+def _is_odd(before: str, c: str) -> bool:
+    if c in "¤¦¨¬¯¶¸¹¼½¾Ð×Þðþ÷ƒˆ†‡‰":
+        return True
+    return c.isalpha() and ((before >= "\x80" and before.isalpha()) or (c.isupper() and before.islower()))
