@@ -14,6 +14,8 @@ from recalld_daemon.store.lane import LexicalLane
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.rows import (
     Checkpoint,
+    Encoded,
+    EncoderRecord,
     FeedbackRecord,
     ImpressionRecord,
     RecallRecord,
@@ -26,6 +28,8 @@ from recalld_daemon.store.writer import Writer, open_writer
 
 __all__ = [
     "Checkpoint",
+    "Encoded",
+    "EncoderRecord",
     "FeedbackRecord",
     "ImpressionRecord",
     "LexicalLane",

@@ -37,16 +37,38 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderRecord:
+    id: int
+    fingerprint: str
+    model: str
+    runtime: str
+    dims: int
+    token_dims: int
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """n passages that have vectors. ids (rising), scopes: (n,) int64; written_at: (n,) float64 epoch seconds;
+    marks: (n,) int64, the first 8 bytes of their content hashes."""
+
+    ids: NDArray[np.int64]
+    scopes: NDArray[np.int64]
+    written_at: NDArray[np.float64]
+    marks: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class VectorBatch:
     """What an index learns about n passages. Token offsets are already relative to each passage's own text.
 
-    ids, scopes: (n,) int64; written_at: (n,) float64 epoch seconds; vectors: (n, d) float16, unit length;
-    tokens: n times int8 (T, t) as bytes; starts, ends: n arrays uint16 (T,), both 0 for tokens of heading or speaker.
+    ids, scopes, written_at, marks: as in `Encoded`; vectors: (n, d) float16, unit length; tokens: n times int8 (T, t)
+    as bytes; starts, ends: n arrays uint16 (T,), both 0 for tokens of heading or speaker.
     """
 
     ids: NDArray[np.int64]
     scopes: NDArray[np.int64]
     written_at: NDArray[np.float64]
+    marks: NDArray[np.int64]
     vectors: NDArray[np.float16]
     tokens: Sequence[bytes]
     starts: Sequence[NDArray[np.uint16]]

@@ -33,7 +33,7 @@ _UPSERT = """INSERT INTO sources(path, shown_path, path_words, kind, scope, size
         generation = generation + 1, base = iif(:append, cursor, 0), cursor = iif(:append, cursor, 0),
         problems = iif(:append, problems, 0)
     RETURNING id"""
-_AGAIN = """SELECT id, written_at, scope FROM passages
+_AGAIN = """SELECT id, written_at, scope FROM passages INDEXED BY passages_hash
     WHERE hash = ? AND source = ? AND generation <> ? AND start >= ? AND text = ? AND heading = ? AND speaker = ?
     ORDER BY start LIMIT 1"""
 _NEW = """INSERT INTO passages(source, scope, written_at, hash, generation, ordinal, start, "end", codec,

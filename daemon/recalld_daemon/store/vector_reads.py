@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from recalld_daemon.recall.types import Int64
 from recalld_daemon.store.reads import Reads
-from recalld_daemon.store.rows import VectorBatch
+from recalld_daemon.store.rows import Encoded, EncoderRecord, VectorBatch
 from recalld_daemon.store.texts import embedded_text, text_offset
 
-_BATCH = """SELECT p.id, p.scope, p.written_at, p.heading, p.speaker, v.vector, v.tokens, v.starts, v.ends
-    FROM passages p JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
+_BATCH = """SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker,
+    v.vector, v.tokens, v.starts, v.ends
+    FROM passages p CROSS JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
 _ENCODED = "EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)"
 _PER_STATEMENT = 500
 
@@ -42,8 +43,12 @@ class VectorReads(Reads):
         )
         return int(self._all(sql, (low, high, encoder, snapshot))[0][0])
 
-    def encoder(self, fingerprint: str) -> int | None:
-        """The id of an encoder the store has vectors of."""
+    def encoder(self, id: int) -> EncoderRecord | None:
+        rows = self._all("SELECT id, fingerprint, model, runtime, dims, token_dims FROM encoders WHERE id = ?", (id,))
+        return EncoderRecord(*rows[0]) if rows else None
+
+    def encoder_named(self, fingerprint: str) -> int | None:
+        """The id of an encoder the store has heard of."""
         rows = self._all("SELECT id FROM encoders WHERE fingerprint = ?", (fingerprint,))
         return int(rows[0][0]) if rows else None
 
@@ -55,8 +60,9 @@ class VectorReads(Reads):
     def vectors_for(self, ids: Sequence[int], encoder: int, snapshot: int) -> VectorBatch:
         """What an index must learn of these passages; those gone, or without vectors yet, are left out."""
         rows: list[Any] = []
-        for at in range(0, len(ids), _PER_STATEMENT):
-            batch = [int(id) for id in ids[at : at + _PER_STATEMENT]]
+        distinct = list(dict.fromkeys(map(int, ids)))
+        for at in range(0, len(distinct), _PER_STATEMENT):
+            batch = distinct[at : at + _PER_STATEMENT]
             marks = ",".join("?" * len(batch))
             rows += self._all(f"{_BATCH} p.id IN ({marks})", (encoder, snapshot, *batch))
         return _batch_of(rows)
@@ -68,13 +74,17 @@ class VectorReads(Reads):
             last = rows[-1][0]
             yield _batch_of(rows)
 
-    def encoded_ids(self, encoder: int, snapshot: int) -> tuple[Int64, Int64, NDArray[np.float64]]:
-        """Of all passages that have vectors: ids (n,) rising, scopes (n,), written_at (n,) epoch seconds."""
-        sql = f"""SELECT p.id, p.scope, p.written_at FROM passages p INDEXED BY passages_seen
+    def encoded(self, encoder: int, snapshot: int) -> Encoded:
+        """All passages that have vectors, without the vectors."""
+        sql = f"""SELECT p.id, p.scope, p.written_at, p.hash FROM passages p INDEXED BY passages_seen
             WHERE {_ENCODED} ORDER BY p.id"""
         rows = self._all(sql, (encoder, snapshot))
-        table = np.array(rows, dtype=np.float64).reshape(-1, 3)  # ids are exact in a double up to 2^53
-        return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2].copy()
+        return Encoded(
+            ids=np.fromiter((row[0] for row in rows), np.int64, len(rows)),
+            scopes=np.fromiter((row[1] for row in rows), np.int64, len(rows)),
+            written_at=np.fromiter((row[2] for row in rows), np.float64, len(rows)),
+            marks=marks_of([row[3] for row in rows]),
+        )
 
     def _missing(self, encoder: int, snapshot: int, limit: int) -> dict[int, bytes]:
         """id -> hash of the newest passages without vectors. Ids between the frontiers are known to have them."""
@@ -100,8 +110,8 @@ class VectorReads(Reads):
 
 
 def _batch_of(rows: Sequence[Any]) -> VectorBatch:
-    ids, scopes, dates, headings, speakers, vectors, tokens, starts, ends = (
-        zip(*rows, strict=True) if rows else [()] * 9
+    ids, scopes, dates, hashes, headings, speakers, vectors, tokens, starts, ends = (
+        zip(*rows, strict=True) if rows else [()] * 10
     )
     spans = [
         _own_spans(start, end, text_offset(heading, speaker))
@@ -111,11 +121,17 @@ def _batch_of(rows: Sequence[Any]) -> VectorBatch:
         ids=np.array(ids, dtype=np.int64),
         scopes=np.array(scopes, dtype=np.int64),
         written_at=np.array(dates, dtype=np.float64),
+        marks=marks_of(hashes),
         vectors=np.frombuffer(b"".join(vectors), dtype="<f2").reshape(len(rows), -1 if rows else 0),
         tokens=tokens,
         starts=[start for start, _ in spans],
         ends=[end for _, end in spans],
     )
+
+
+def marks_of(hashes: Sequence[bytes]) -> Int64:
+    """(n,) the first 8 bytes of each content hash: enough to see that a passage is not the one it was."""
+    return np.frombuffer(b"".join(hash[:8] for hash in hashes), dtype="<i8").astype(np.int64)
 
 
 def _own_spans(starts: bytes, ends: bytes, offset: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:

@@ -8,6 +8,11 @@ from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT, LogWrit
 from recalld_daemon.store.memory_writes import MemoryWrites
 from recalld_daemon.store.vector_writes import VectorWrites
 
+ORPHANS_PER_TRANSACTION = 1_000  # 7 MB of log
+
+_DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vectors v INDEXED BY vectors_hash
+    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash) LIMIT ?)"""
+
 
 class Writer(MemoryWrites, VectorWrites, LogWrites):
     """One per database and process. Calls may come from any thread, but one at a time."""
@@ -15,13 +20,18 @@ class Writer(MemoryWrites, VectorWrites, LogWrites):
     def prune(self, *, recalls_kept: int = RECALLS_KEPT, sessions_kept: int = SESSIONS_KEPT) -> int:
         """Drop what nothing needs: vectors without a passage, the log's old end. Returns how many rows went.
 
-        Runs in two short transactions. Space in the file is used again; it does not shrink.
+        Runs in short transactions. Space in the file is used again; it does not shrink.
         """
-        with self.transaction():
-            orphans = self._run(
-                "DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = vectors.hash)"
-            ).rowcount
+        orphans = 0
+        while batch := self._drop_orphans():
+            orphans += batch
         return orphans + self.prune_log(recalls_kept, sessions_kept)
+
+    def _drop_orphans(self) -> int:
+        with self.transaction():
+            dropped = self._run(_DROP_ORPHANS, (ORPHANS_PER_TRANSACTION,)).rowcount
+            self._changed |= bool(dropped)
+        return dropped
 
 
 def open_writer(path: Path) -> Writer:

@@ -52,7 +52,7 @@ CREATE TABLE passages (
   text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX passages_source ON passages(source, start);
-CREATE INDEX passages_hash ON passages(hash, source);
+CREATE INDEX passages_hash ON passages(hash, source, start);
 CREATE INDEX passages_seen ON passages(id, scope, written_at, hash);  -- narrow: filters never touch the texts
 
 CREATE VIEW passage_fields AS
@@ -99,9 +99,9 @@ CREATE TABLE vectors (
   starts BLOB NOT NULL,                    -- uint16 (T,): characters of the embedded text
   ends BLOB NOT NULL,                      -- uint16 (T,)
   tokens BLOB NOT NULL,                    -- int8 (T, token_dims)
-  PRIMARY KEY (hash, encoder, snapshot),
   FOREIGN KEY (encoder, snapshot) REFERENCES snapshots(encoder, version) ON DELETE CASCADE
 ) STRICT;
+CREATE UNIQUE INDEX vectors_hash ON vectors(hash, encoder, snapshot);
 CREATE INDEX vectors_snapshot ON vectors(encoder, snapshot);
 
 CREATE TABLE sessions (

@@ -1,0 +1,149 @@
+"""The vectors of one scope, as a value: adding or removing makes a new one, so a search never waits for a change.
+
+New vectors first stand in a small block that is searched by plain multiplication; when that has grown, it is merged
+into a FAISS index: exact while small, one byte per dimension (SQ8) from SQ8_FROM on, where an exact scan would take
+longer than a race allows. Removed ones are masked until the next merge; FAISS gets the mask, or a date, as a bitmap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from recalld_daemon.recall.types import Float32, Int64
+
+BLOCK_ROWS = 2_048  # 3 MB at 384 dims: 0.2 ms to multiply
+SQ8_FROM = 20_000  # rows
+ROW = np.dtype([("id", "<i8"), ("written_at", "<f8"), ("mark", "<i8")])
+
+Rows = NDArray[np.void]
+Found = tuple[Int64, Float32]  # ids and cosines, best first
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeIndex:
+    """base: FAISS index of rows[:ntotal]; block: (k, d) float32, the rows after those; alive: (n,) bool."""
+
+    dims: int
+    base: Any
+    rows: Rows
+    alive: NDArray[np.bool_]
+    block: Float32
+    dead: int = 0
+
+    @classmethod
+    def empty(cls, dims: int) -> Self:
+        return cls(
+            dims=dims,
+            base=faiss.IndexFlatIP(dims),
+            rows=np.empty(0, ROW),
+            alive=np.empty(0, np.bool_),
+            block=np.empty((0, dims), np.float32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows) - self.dead
+
+    @property
+    def kind(self) -> str:
+        return "exact" if isinstance(self.base, faiss.IndexFlat) else "sq8"
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.base.ntotal * self.base.code_size + self.block.nbytes + self.rows.nbytes + self.alive.nbytes)
+
+    def live_rows(self) -> Rows:
+        return self.rows[self.alive] if self.dead else self.rows
+
+    def search(self, vector: Float32, limit: int, as_of: float | None) -> Found:
+        """The nearest to a unit vector (d,) that were written before `as_of` (epoch seconds; None: all)."""
+        allowed = self.alive if as_of is None else self.alive & (self.rows["written_at"] < as_of)
+        masked = bool(self.dead) or as_of is not None
+        split = self.base.ntotal
+        return best_of(
+            [
+                self._search_base(vector, limit, allowed[:split] if masked else None),
+                self._search_block(vector, allowed[split:]),
+            ],
+            limit,
+        )
+
+    def with_rows(self, rows: Rows, vectors: Float32) -> ScopeIndex:
+        """With n more rows; vectors: (n, d) float32, unit length. Their ids must not be here yet."""
+        grown = replace(
+            self,
+            rows=np.concatenate([self.rows, rows]),
+            alive=np.concatenate([self.alive, np.ones(len(rows), np.bool_)]),
+            block=np.concatenate([self.block, vectors]),
+        )
+        return grown.merged() if len(grown.block) > BLOCK_ROWS else grown
+
+    def without(self, ids: Int64) -> ScopeIndex:
+        """With these ids masked out; merged when half of all rows are masked."""
+        alive = self.alive & ~np.isin(self.rows["id"], ids)
+        masked = replace(self, alive=alive, dead=int(len(alive) - alive.sum()))
+        return masked.merged() if masked.dead > max(BLOCK_ROWS, len(masked)) else masked
+
+    def merged(self) -> ScopeIndex:
+        """The same without a block and without masked rows."""
+        if not self.dead and not len(self.block):
+            return self
+        split = self.base.ntotal
+        base = faiss.clone_index(self.base)
+        gone = ~self.alive[:split]
+        if gone.any():
+            base.remove_ids(_selector(gone))
+        base = _fitting(base, len(self))
+        base.add(np.ascontiguousarray(self.block[self.alive[split:]]))
+        rows = self.live_rows()
+        return replace(
+            self, base=base, rows=rows, alive=np.ones(len(rows), np.bool_), block=self.block[:0].copy(), dead=0
+        )
+
+    def _search_base(self, vector: Float32, limit: int, allowed: NDArray[np.bool_] | None) -> Found:
+        if not self.base.ntotal or (allowed is not None and not allowed.any()):
+            return _NOTHING
+        faiss.omp_set_num_threads(1)  # OpenMP counts per calling thread; more would spin against the rest of the house
+        parameters = None if allowed is None else faiss.SearchParameters(sel=_selector(allowed))  # type: ignore[call-arg]
+        scores, places = self.base.search(vector[None, :], min(limit, self.base.ntotal), params=parameters)
+        found = places[0] >= 0  # fewer allowed than asked for: the rest is -1
+        return self.rows["id"][places[0][found]], scores[0][found]
+
+    def _search_block(self, vector: Float32, allowed: NDArray[np.bool_]) -> Found:
+        places = np.flatnonzero(allowed)
+        scores = self.block @ vector  # (k, d) @ (d,)
+        return self.rows["id"][self.base.ntotal + places], scores[places]
+
+
+_NOTHING: Found = (np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def best_of(found: list[Found], limit: int) -> Found:
+    """The best `limit` of several searches, best first; of equals the later passage first."""
+    ids = np.concatenate([ids for ids, _ in found])
+    scores = np.concatenate([scores for _, scores in found])
+    if len(ids) > 4 * limit:
+        top = np.argpartition(-scores, limit)[:limit]
+        ids, scores = ids[top], scores[top]
+    order = np.lexsort((-ids, -scores))[:limit]
+    return ids[order], scores[order]
+
+
+def _selector(allowed: NDArray[np.bool_]) -> Any:
+    """A FAISS selector of the rows that are True; the wrapper keeps the bitmap alive."""
+    return faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))  # type: ignore[call-arg, arg-type]
+
+
+def _fitting(base: Any, rows: int) -> Any:
+    """The index, or its SQ8 successor when it is about to hold too many rows for an exact scan."""
+    if rows < SQ8_FROM or not isinstance(base, faiss.IndexFlat):
+        return base
+    vectors = base.reconstruct_n(0, base.ntotal)
+    successor = faiss.IndexScalarQuantizer(base.d, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    successor.train(vectors)
+    successor.add(vectors)
+    return successor
