@@ -168,16 +168,20 @@ class Link:
             owed.waiter.send_nowait(reply)
 
     async def _watch_for_hang(self, scope: trio.CancelScope) -> None:
+        tick = self._hang_seconds / TICKS_TO_HANG
         silent = 0
-        while silent < TICKS_TO_HANG:
-            loading = any(owed.loading for owed in self._owed.values())
-            seconds = self._load_seconds if loading else self._hang_seconds
-            await trio.sleep(seconds / TICKS_TO_HANG)
+        while silent * tick < self._patience():
+            await trio.sleep(tick)
             waiting = any(owed.due for owed in self._owed.values()) and not self._heard
             silent = silent + 1 if waiting else 0
             self._heard = False
-        self._lose(f"the worker gave no answer for {seconds:g} s")
+        self._lose(f"the worker gave no answer for {silent * tick:g} s")
         scope.cancel()
+
+    def _patience(self) -> float:
+        """Seconds of silence after which the worker counts as hung, as long as it owes what it owes now."""
+        loading = any(owed.loading for owed in self._owed.values())
+        return self._load_seconds if loading else self._hang_seconds
 
     def _lose(self, why: str) -> None:
         self.lost = self.lost or why

@@ -136,7 +136,7 @@ class WorkerProcess:
     @property
     def ready(self) -> bool:
         """A model is loaded and the process is there."""
-        return self.state.phase == "ready"
+        return self.state.phase == "ready" and self._link is not None and not self._link.lost
 
     async def wait_ready(self) -> Loaded:
         """Returns once the worker is ready, however long that takes (a model that fails is tried again later)."""

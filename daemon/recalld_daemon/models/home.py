@@ -165,5 +165,6 @@ def _prepare_elsewhere(job: Job, progress: Progress) -> None:
                 error = step.error
             else:
                 progress(step.phase, step.done, step.total)
+        process.wait()  # before its stdin is closed, which would end it early
     if process.returncode != 0:
         raise ModelError(error or f"model {job.model!r}: preparation ended with status {process.returncode}")
