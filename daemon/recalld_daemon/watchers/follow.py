@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import trio
+from watchfiles import Change
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from recalld_daemon.watchers.tree import Directory, Tree
@@ -120,7 +121,10 @@ class _Follower:
             while _identity(self._tree.root) == identity:
                 raw = await self._wait(watch)
                 if isinstance(raw, set):
-                    watch = await self._take({path for _, path in raw}, watch)
+                    if (Change.deleted, self._tree.root) in raw:
+                        await self._tell({path for _, path in raw})
+                        break  # a new one in its place may well have the old one's inode
+                    watch = await self._take(raw, watch)
                 if trio.current_time() >= rescan_at:
                     await self._rescan("from time to time")
                     rescan_at = trio.current_time() + self._rescan_seconds
@@ -135,25 +139,29 @@ class _Follower:
             watch.watch, DEBOUNCE_MS, STEP_MS, LOOK_MS, self._stop, abandon_on_cancel=True, limiter=self._limiter
         )
 
-    async def _take(self, paths: set[str], watch: Watch) -> Watch:
+    async def _take(self, raw: set[tuple[int, str]], watch: Watch) -> Watch:
+        paths = {path for _, path in raw}
         if any(os.path.basename(path) == ".gitignore" for path in paths):
             self._tree.forget_rules()
             watch = await self._rewatch(watch, paths)
             await self._rescan("a .gitignore changed")
             return watch
-        if self._watches_change(paths):
+        if await trio.to_thread.run_sync(self._watches_change, raw):
             watch = await self._rewatch(watch, paths)
+        await self._tell(paths)
+        return watch
+
+    async def _tell(self, paths: set[str]) -> None:
         changed = await trio.to_thread.run_sync(self._sort, frozenset(paths))
         if changed.touched or changed.gone:
             await self._changes.send(changed)
-        return watch
 
-    def _watches_change(self, paths: Iterable[str]) -> bool:
-        """Whether a directory that counts came, went, or was replaced."""
+    def _watches_change(self, raw: Iterable[tuple[int, str]]) -> bool:
+        """Whether a directory that counts came or went (or both: its inode may be the same)."""
         return any(
-            _inode(path) != self._watched.get(path)
-            for path in paths
-            if path in self._watched or (os.path.isdir(path) and self._tree.counts_directory(path))
+            path in self._watched or (os.path.isdir(path) and self._tree.counts_directory(path))
+            for kind, path in raw
+            if kind != Change.modified
         )
 
     def _sort(self, paths: frozenset[str]) -> Changed:
@@ -218,8 +226,3 @@ def _identity(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _inode(path: str) -> int | None:
-    identity = _identity(path)
-    return identity[1] if identity else None
