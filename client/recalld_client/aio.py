@@ -19,7 +19,7 @@ from recalld_client.injection import Injection
 from recalld_client.quiet import quiet_async
 from recalld_client.session import OUTBOX_SECONDS, SEARCH_SECONDS, Call, Session, ToolSpan
 from recalld_protocol.endpoints import Endpoints
-from recalld_protocol.messages import Hit, Verdict
+from recalld_protocol.messages import Hit, Settled, Verdict
 
 SHORTEST_NAP_SECONDS = 0.001  # a fused answer takes some 5 ms: this adds a fifth at most
 LONGEST_NAP_SECONDS = 0.01
@@ -69,6 +69,9 @@ class AsyncSession:
 
     def feedback(self, impression: Injection | str, verdict: Verdict) -> None:
         self._session.feedback(impression, verdict)
+
+    def outcomes(self) -> list[Settled]:
+        return self._session.outcomes()
 
     def close(self) -> None:
         self._session.close()

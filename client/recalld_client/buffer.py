@@ -167,7 +167,7 @@ class Buffer:
         for recall in [r for r, held in self._waiting.items() if self._stale(held, number)]:
             del self._waiting[recall]
         candidates = [
-            from_snippet(snippet, held.recall, held.stage)
+            from_snippet(snippet, held)
             for held in self._waiting.values()
             for snippet in held.snippets
             if snippet.id not in self._shown

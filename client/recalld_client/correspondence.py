@@ -43,6 +43,7 @@ from recalld_protocol.messages import (
 )
 
 MAX_DEFERRED = 16  # boundaries held back; between two messages of a session there are seldom two
+MAX_OUTCOMES = 256  # settled recalls that nobody asked about yet; the oldest go
 MAX_LATE = 4  # outbox answers that came after their question was given up
 PUT_OFF = ("busy", "failed", "unknown_session")  # problems after which a pledge is tried again
 CONNECTING = "connecting"  # no trouble yet: the daemon has had less than a moment to answer
@@ -71,6 +72,7 @@ class Correspondence:
         self._deferred: deque[Boundary] = deque(maxlen=MAX_DEFERRED)
         self._asked: set[int] = set()
         self._answers: dict[int, FromDaemon] = {}
+        self._outcomes: deque[Settled] = deque(maxlen=MAX_OUTCOMES)
         self._late: deque[tuple[int, Injections]] = deque(maxlen=MAX_LATE)
         self._refusals = Recent(64)  # what was logged of problems, each once
         self._said: str | None = None  # the trouble that was logged last; "" after "connected"; None: nothing yet
@@ -122,6 +124,13 @@ class Correspondence:
         if ready:
             self._send_deferred()
             self._tell_turn()
+
+    def take_outcomes(self) -> list[Settled]:
+        """What was settled since the last call."""
+        self.pulse()
+        outcomes = list(self._outcomes)
+        self._outcomes.clear()
+        return outcomes
 
     def take(self) -> list[Injection]:
         """Pass a boundary. Told to the daemon at once where something was taken, else with the next message."""
@@ -259,6 +268,7 @@ class Correspondence:
                 self.buffer.inject(message)
             case Settled():
                 self.buffer.settle(message)
+                self._outcomes.append(message)
             case Welcome():
                 self._welcomed(message)
             case Problem():

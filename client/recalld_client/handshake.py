@@ -84,7 +84,7 @@ class Handshake:
     def welcome(self, message: Welcome) -> bool:
         """We are known. Whether this is another daemon than before."""
         try:
-            negotiate([message.version])
+            negotiate([message.version], here="client")
         except VersionMismatch as mismatch:
             self.refuse(str(mismatch))
             return False

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from recalld_protocol.messages import Snippet, Stage
+from recalld_protocol.messages import Inject, Snippet, Stage
 
 DOUBLE_QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»＂', "'"))  # what would look like the quotation's end
 CLOSING_TAG = re.compile(r"<(?=/[A-Za-z])")  # a host's wrapper can only be broken out of by closing it
@@ -33,6 +33,9 @@ class Injection:
     probability: float = 0.0
     recall: str = ""
     stage: Stage = "none"
+    calls: tuple[str, ...] = ()  # ids of the tool calls that the recall answers
+    asked_turn: int = 0  # the turn it answers; 0: tool calls only
+    ms: float = 0.0  # from the event's arrival in the daemon to this answer
 
     def render(self) -> str:
         """One line.
@@ -48,8 +51,8 @@ class Injection:
         return self.render()
 
 
-def from_snippet(snippet: Snippet, recall: str = "", stage: Stage = "none") -> Injection:
-    """The injection that a snippet of the wire becomes when it is taken."""
+def from_snippet(snippet: Snippet, held: Inject | None = None) -> Injection:
+    """The injection that a snippet of the wire becomes when it is taken; `held`: the message that brought it."""
     return Injection(
         id=snippet.id,
         text=snippet.text,
@@ -58,8 +61,11 @@ def from_snippet(snippet: Snippet, recall: str = "", stage: Stage = "none") -> I
         end=snippet.end,
         date=snippet.date,
         probability=snippet.probability,
-        recall=recall,
-        stage=stage,
+        recall=held.recall if held else "",
+        stage=held.stage if held else "none",
+        calls=tuple(held.calls) if held else (),
+        asked_turn=held.asked_turn if held else 0,
+        ms=held.ms if held else 0.0,
     )
 
 

@@ -39,6 +39,7 @@ from recalld_protocol.messages import (
     Said,
     Search,
     SessionId,
+    Settled,
     ShortText,
     Text,
     ToolEnded,
@@ -250,6 +251,17 @@ class Session:
     def connect(self, wait_seconds: float = 1.0) -> bool:
         """Wait for the daemon's welcome, at most so long. Not needed: everything else connects in passing."""
         return self._drive(waits.connecting(self._correspondence, wait_seconds))
+
+    @quiet(list[Settled])
+    def outcomes(self) -> list[Settled]:
+        """What became of this session's recalls since the last call, in order: for replays, tests and the curious."""
+        with self._correspondence.lock:
+            return self._correspondence.take_outcomes()
+
+    @quiet(bool)
+    def wait(self, seconds: float) -> bool:
+        """Wait until something arrives from the daemon, at most `seconds`; whether it did."""
+        return self._correspondence.link.wait(seconds)
 
     @quiet(lambda: None)
     def close(self) -> None:

@@ -181,7 +181,7 @@ def _checked(path: Path, text: str, key: Key, value: Any) -> Any:
     complaint = key.check(value) if key.check else None
     if complaint:
         raise ConfigError(f"{place}: {complaint}, not {value!r}")
-    return tuple(value) if key.kind is list else value
+    return tuple(value) if isinstance(value, list) else value
 
 
 _TYPE_NAMES = {

@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -48,7 +49,8 @@ from recalld_daemon.recall.explain import rows_of
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recalls import Recalls, new_trace
 from recalld_daemon.sockets import Received, RouterServer
-from recalld_daemon.store.rows import ImpressionRecord, RecallRecord
+from recalld_daemon.store.rows import ImpressionRecord, RecallRecord, SessionRecord
+from recalld_daemon.store.writer import Writer
 from recalld_protocol import messages as wire
 from recalld_protocol.errors import VersionMismatch, WireError
 from recalld_protocol.wire import decode_from_agent, encode, negotiate, problem_for
@@ -103,7 +105,14 @@ class Desk:
                 reply(wire.Pong(epoch=w.epoch, daemon=__version__, pid=w.pid))
             case wire.Hello():
                 self._hello(message, received.identity, reply, now)
-            case wire.Remember() | wire.Search() | wire.StatusAsk() | wire.SessionsAsk() | wire.WhyAsk() | wire.Feedback():
+            case (
+                wire.Remember()
+                | wire.Search()
+                | wire.StatusAsk()
+                | wire.SessionsAsk()
+                | wire.WhyAsk()
+                | wire.Feedback()
+            ):
                 self._seen(message.session, received.identity)
                 self._ask(message, reply)
             case _:
@@ -134,7 +143,9 @@ class Desk:
             return
         known = self._book.get(hello.session)
         if known is None and (self._book.full or self.draining):
-            why = "is stopping" if self.draining else f"serves {len(self._book)} sessions already ([daemon] max_sessions)"
+            why = (
+                "is stopping" if self.draining else f"serves {len(self._book)} sessions already ([daemon] max_sessions)"
+            )
             reply(wire.Problem(code="busy", text=f"this daemon {why}: try again later", of="hello"))
             return
         live = self._book.open(hello, now)
@@ -142,7 +153,7 @@ class Desk:
         reply(msgspec.structs.replace(self._welcome, version=version))
         if known is None:
             self._feed.emit("session.opened", live.id, host=hello.host, scope=live.scope_key, delivery=hello.delivery)
-            self._journal.note(lambda writer, record=live.record(): writer.touch_session(record))  # type: ignore[misc]
+            self._journal.note(partial(keep_session, live.record()))
         self.tell(live, Resumed(hello.boundary, hello.turn), now)
 
     def _session_event(self, live: LiveSession, message: wire.FromAgent, reply: Reply, now: float) -> None:
@@ -175,13 +186,25 @@ class Desk:
         live.conversation.tool_started(message.name, message.args)
         self._feed.emit("tool.started", live.id, call=message.call, name=message.name)
         if live.conversation.is_own_tool(message.name, message.args):
+            self._not_for_us(live, message.call)
             return
         focus = live.conversation.focus_for_tool(message.name, message.args)
         self.tell(live, ToolStarted(message.call, query_of(focus), message.parent), now)
 
+    def _not_for_us(self, live: LiveSession, call: str) -> None:
+        """A call of recalld's own tools starts no recall; whoever waits for one is told."""
+        if live.push and live.route is not None:
+            reason = "one of recalld's own tools"
+            self._send(
+                live.route, wire.Settled(session=live.id, recall="", calls=[call], outcome="silent", reason=reason)
+            )
+
     def counts(self) -> dict[str, int]:
         """How the races of all sessions ended since the start."""
-        return {verdict: past + sum(live.race.counts[verdict] for live in self._book) for verdict, past in self._past.items()}
+        return {
+            verdict: past + sum(live.race.counts[verdict] for live in self._book)
+            for verdict, past in self._past.items()
+        }
 
     def close(self, live: LiveSession, reason: str, now: float) -> None:
         """End a session: its recalls are cancelled, its record kept."""
@@ -189,7 +212,7 @@ class Desk:
         self._book.close(live.id)
         self._past = {verdict: past + live.race.counts[verdict] for verdict, past in self._past.items()}
         self._feed.emit("session.closed", live.id, reason=reason)
-        self._journal.note(lambda writer, record=live.record(time.time()): writer.touch_session(record))  # type: ignore[misc]
+        self._journal.note(partial(keep_session, live.record(time.time())))
 
     async def tick(self, every_seconds: float) -> None:
         """Expire what never ends: calls, recalls, sessions without a sign of life."""
@@ -344,6 +367,10 @@ class Desk:
             return
         if not self._router.send_nowait(identity, frame):
             log.debug("%s: its client is gone or does not read", kind_of(message))
+
+
+def keep_session(record: SessionRecord, writer: Writer) -> None:
+    writer.touch_session(record)
 
 
 def explained(record: RecallRecord, trace: Trace) -> RecallRecord:

@@ -1,8 +1,8 @@
 """Writes that the race need not wait for: noted on the loop, done together in the writer's turn, in order.
 
 All of the daemon's writes, those of ingest too, take turns through one limiter, since the store has one writer. Notes
-are kept in a bounded queue; when the disk can't keep up the newest are dropped and counted, recall goes on. What a client
-is promised (`promised`) is never dropped: it waits its turn behind the notes and returns when it is on disk.
+are kept in a bounded queue; when the disk can't keep up the newest are dropped and counted, recall goes on. What a
+client is promised (`promised`) is never dropped: it waits its turn behind the notes and returns when it is on disk.
 """
 
 from __future__ import annotations

@@ -49,9 +49,10 @@ class Answers:
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
             await self._answer(question, reply)
-        except StoreError as error:
-            log.error("%s: %s", type(question).__name__, error)
-            reply(wire.Problem(code="failed", text=str(error)[:1024], of=str(question.__struct_config__.tag)))
+        except Exception as error:  # noqa: BLE001 - the outermost loop of a question: its fault must not end the daemon
+            (log.error if isinstance(error, StoreError) else log.exception)("%s: %s", type(question).__name__, error)
+            text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+            reply(wire.Problem(code="failed", text=text[:1024], of=str(question.__struct_config__.tag)))
 
     async def _answer(self, question: wire.Message, reply: Reply) -> None:
         match question:
@@ -85,14 +86,20 @@ class Answers:
         impression = self.reader.impression(target)
         record = self.reader.recall(impression.recall if impression else target)
         if record is None:
-            text = f"no impression and no recall {target!r} is in the log; it may have been pruned ([daemon] keep_recalls)"
+            text = (
+                f"no impression and no recall {target!r} is in the log; it may have been pruned ([daemon] keep_recalls)"
+            )
             return wire.Problem(code="not_found", text=text, of="why_ask")
         detail = msgspec.msgpack.decode(record.explain, type=wire.Why)
         shown = {(row.path, row.start): row for row in self.reader.impressions(record.id)}
         candidates = []
         for candidate in detail.candidates:
             hit = next(
-                (row for (path, at), row in shown.items() if path == candidate.path and candidate.start <= at < candidate.end),
+                (
+                    row
+                    for (path, at), row in shown.items()
+                    if path == candidate.path and candidate.start <= at < candidate.end
+                ),
                 None,
             )
             candidates.append(msgspec.structs.replace(candidate, impression=hit.id) if hit else candidate)

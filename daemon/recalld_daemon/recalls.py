@@ -1,8 +1,8 @@
 """Running recalls: between the race, which knows no clock and no thread, and the cascade, which needs both.
 
-A recall is a task. The cascade publishes an answer per stage; each is judged in a thread (passages read, gates, snippets
-cut from the files as they are now), and told to the race as offers. While one answer is judged a deeper one may come:
-the newest is judged next, and the cascade itself never waits for a judgement.
+A recall is a task. The cascade publishes an answer per stage; each is judged in a thread (passages read, gates,
+snippets cut from the files as they are now), and told to the race as offers. While one answer is judged a deeper one
+may come: the newest is judged next, and the cascade itself never waits for a judgement.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class Judged:
 class Recalls:
     """`active` counts the recalls under way: bulk work waits while there are any."""
 
-    def __init__(
-        self, recaller: Callable[[], Recaller], reader: PassageReader, settings: Settings, tell: Tell
-    ) -> None:
+    def __init__(self, recaller: Callable[[], Recaller], reader: PassageReader, settings: Settings, tell: Tell) -> None:
         self._recaller, self._reader, self._settings, self._tell = recaller, reader, settings, tell
         self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
         self.active = 0
@@ -72,9 +70,9 @@ class Recalls:
             with trio.CancelScope() as scope:
                 live.running[start.recall] = scope
                 await self._recall(live, start, began)
-        except* OSError as errors:
-            log.error("recall %s: %s", start.recall, errors.exceptions[0])
-            self._tell(live, RecallFailed(start.recall, str(errors.exceptions[0])[:200]))
+        except Exception as error:
+            log.exception("recall %s", start.recall)
+            self._tell(live, RecallFailed(start.recall, f"{type(error).__name__}: {error}"[:200]))
         finally:
             live.running.pop(start.recall, None)
             self.active -= 1

@@ -1,8 +1,8 @@
 """Start-up, one nursery, and the way down: the only file that knows all the others.
 
-Order matters. The lock is taken before any socket is bound; sockets answer (READY) before the store's index is open and
-the model is loaded, since both take seconds and neither is needed to say "not yet". Going down, no new session is taken,
-recalls under way may end, what was noted is written, and only then do the workers go.
+Order matters. The lock is taken before any socket is bound; sockets answer (READY) before the store's index is open
+and the model is loaded, since both take seconds and neither is needed to say "not yet". Going down, no new session is
+taken, recalls under way may end, what was noted is written, and only then do the workers go.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import trio
 from recalld_daemon import __version__
 from recalld_daemon.book import SessionBook
 from recalld_daemon.config import Config
-from recalld_daemon.desk import Desk
+from recalld_daemon.desk import Desk, keep_session
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.lock import AlreadyRunning, held_lock
@@ -99,6 +99,7 @@ class Service:
         self._transcripts = transcripts_dir(environ)
         self._epoch = secrets.token_hex(4)
         self._began = time.time()
+        self._told: set[tuple[str, str, str, int]] = set()  # the last change of each worker
         self._stop = trio.Event()
 
     async def serve(self) -> None:
@@ -139,9 +140,7 @@ class Service:
         def ask(question: Message, reply: Reply) -> None:
             nursery.start_soon(answers.answer, question, reply)
 
-        desk = Desk(
-            sockets.router, book, journal, feed, welcome, ask, nursery
-        )
+        desk = Desk(sockets.router, book, journal, feed, welcome, ask, nursery)
         settings = Settings(config.max_snippets, config.threshold_shift, config.inject)
         desk.recalls = Recalls(recaller, memory.reader, settings, desk.answered)
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls)
@@ -170,7 +169,7 @@ class Service:
         with trio.move_on_after(DRAIN_SECONDS):
             await parts.recalls.until_idle()
             for live in parts.book:
-                parts.journal.note(lambda writer, record=live.record(): writer.touch_session(record))  # type: ignore[misc]
+                parts.journal.note(partial(keep_session, live.record()))
             await parts.journal.flush()
             await parts.memory.save()
         log.info("drained in %.0f ms", (trio.current_time() - now) * 1000)
@@ -196,6 +195,10 @@ class Service:
         return TcpBinding(config.tcp_address, secret, frozenset(key for key in keys if key))
 
     def _worker_changed(self, feed: EventFeed, role: str, state: WorkerState) -> None:
+        now = (role, state.phase, state.detail, state.pid)
+        if now in self._told:
+            return
+        self._told = {told for told in self._told if told[0] != role} | {now}
         feed.emit("worker.state", role=role, state=state.phase, detail=state.detail[:256], pid=state.pid)
 
     async def _watchdog(self) -> None:

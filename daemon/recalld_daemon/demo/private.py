@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recalld_client.link import Link
-from recalld_protocol.endpoints import Endpoints, endpoints
-
 from recalld_daemon.paths import Home, default_home
+from recalld_protocol.endpoints import Endpoints, endpoints
 from recalld_protocol.messages import Status, StatusAsk
 
 START_SECONDS = 60.0  # until sockets answer; a cold disk and a busy machine included

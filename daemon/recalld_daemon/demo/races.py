@@ -1,8 +1,8 @@
-"""What became of each race, as the agent's side sees it: from what was started, what came at each boundary, and what the
-daemon said was settled. Pure; `recalld demo` and `recalld replay` print from it.
+"""What became of each race, as the agent's side sees it: pure, for `recalld demo` and `recalld replay` to print from.
 
-A race is won if something of its recall is taken at the call's own boundary or before, slipped if at a later one, silent
-if its recall ended with nothing. One not back at its own boundary is late: it may yet slip, fall silent, or go stale.
+It goes by what was started, what came at each boundary, and what the daemon said was settled. A race is won if
+something of its recall is taken at the call's own boundary or before, slipped if at a later one, silent if its recall
+ended with nothing. One not back at its own boundary is late: it may yet slip, fall silent, or go stale.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDINGS: dict[str, Verdict] = {"silent": "silent", "repeat": "repeat", "stale":
 
 @dataclass(slots=True)
 class RaceSeen:
-    """One race: of a tool call, or of a turn (call ""). `ms` from the event to the answer; `length` the call's seconds."""
+    """One race: of a tool call, or of a turn (call ""). `ms`: from event to answer; `length`: the call's seconds."""
 
     label: str
     call: str = ""
@@ -58,7 +58,7 @@ class Races:
         """At the boundary of `own` races these were taken. Returns the races that got something."""
         got = []
         for injection in injections:
-            race = self._of(injection.calls, injection.for_turn)
+            race = self._of(injection.calls, injection.asked_turn)
             if race is None:
                 continue
             early = race in own or not race.passed

@@ -1,4 +1,4 @@
-"""The scripted agent: what it says and does, and how long each tool call takes (script.toml; its head has the schema)."""
+"""The scripted agent: what it says and does, and how long each call takes (script.toml; its head has the schema)."""
 
 from __future__ import annotations
 

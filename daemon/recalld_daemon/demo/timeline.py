@@ -1,5 +1,8 @@
-"""The demo's account on the terminal: one line when something starts, one when its race is decided. Plain text when the
-output is no terminal or NO_COLOR is set; what came from a memory is printed as the client rendered it, made harmless."""
+"""The demo's account on the terminal: one line when something starts, one when its race is decided.
+
+Plain text when the output is no terminal or NO_COLOR is set; what came from a memory is printed as the client rendered
+it, made harmless.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,9 @@ class Timeline:
         if times:
             self._line(f"from event to answer: median {median(times):.1f} ms, slowest {max(times):.1f} ms")
         snippets = sum(len(race.injections) for race in races.seen)
-        self._line(f"{snippets} snippets injected, {sum(len(i.text) for r in races.seen for i in r.injections)} characters")
+        self._line(
+            f"{snippets} snippets injected, {sum(len(i.text) for r in races.seen for i in r.injections)} characters"
+        )
         if status is not None:
             memory = status.topics.get("memory", {})
             sizes = ", ".join(f"{name.removesuffix('_mb')} {value} MB" for name, value in memory.items())
@@ -86,7 +91,8 @@ class Timeline:
         told = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items())
         self._line(f"\n{summary['tool_calls']} tool calls and their turns: {told}")
         self._line(
-            f"ready at its own boundary: some answer {summary['ready_any']:.1%}, the full one {summary['ready_full']:.1%}; "
+            f"ready at its own boundary: some answer {summary['ready_any']:.1%}, "
+            f"the full one {summary['ready_full']:.1%}; "
             f"from event to answer p50 {summary['ms']['p50']} ms, p95 {summary['ms']['p95']} ms"
         )
         if bad_lines:

@@ -1,9 +1,9 @@
 """`recalld replay`: a recorded session through the real client to a real daemon, race by race.
 
-With pace `recorded` the steps keep their moments (long pauses between calls are cut), and a race is what it was: what is
-there at the boundary is taken. With pace `none` each call waits for its recall to be settled, and its race is decided by
-comparing the time of each stage with the call's recorded length; that measures the same race without the waiting.
-Every event carries the moment at which it was recorded, so only what was written before can be recalled.
+With pace `recorded` the steps keep their moments (long pauses between calls are cut), and a race is what it was: what
+is there at the boundary is taken. With pace `none` each call waits for its recall to be settled, and its race is
+decided by comparing the time of each stage with the call's recorded length; that measures the same race without the
+waiting. Every event carries the moment at which it was recorded, so only what was written before can be recalled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,11 @@ def run_replay(
 
 
 def replay(
-    recording: Recording, where: Endpoints, timeline: Timeline | None = None, recorded_pace: bool = False, limit: int = 0
+    recording: Recording,
+    where: Endpoints,
+    timeline: Timeline | None = None,
+    recorded_pace: bool = False,
+    limit: int = 0,
 ) -> Races:
     """The races of a recording against the daemon at `where`."""
     session_id = recording.session or "replayed"

@@ -1,0 +1,144 @@
+"""The race over the real socket: how long from an event to its injection, and what it costs the agent and the daemon.
+
+    python tests/bench/race.py --data DIR --passages 10000,100000 [--home DIR] [--json FILE]
+
+For each size a daemon of its own indexes real passages (repeated and varied to reach the size; `--home` keeps them for
+the next run), then a client sends tool calls one after the other and waits for each answer. `fused_ms`, `late_ms` and
+`full_ms` are from the event's arrival in the daemon to that stage's gated answer; `settled_ms` is the client's own
+clock, from its call to the last message. Jitter is measured from outside, as the delay of a `ping` beyond the median
+while the bulk worker indexes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from bench_corpus import corpus, queries, varied, write_notes
+from bench_tools import keep, quantile, spread, table
+
+from recalld_client import Session
+from recalld_daemon.demo.private import PrivateDaemon, is_settled, private_daemon, progress_line
+from recalld_protocol.messages import Ping
+
+PROBES = 300
+BOUNDARIES = 3000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="where real text is")
+    parser.add_argument("--passages", default="10000,100000")
+    parser.add_argument("--home", type=Path, help="keep indexed passages below this directory")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    texts = corpus(arguments.data)
+    with tempfile.TemporaryDirectory() as scratch:
+        base = arguments.home or Path(scratch)
+        sizes = [int(size) for size in arguments.passages.split(",")]
+        results = {str(size): measure(size, texts, base / str(size)) for size in sizes}
+    print()
+    table([["passages", *next(iter(results.values()))]] + [[size, *row.values()] for size, row in results.items()])
+    keep(results, arguments.json)
+
+
+def measure(size: int, texts: list[str], base: Path) -> dict[str, Any]:
+    notes = base / "notes"
+    if not notes.is_dir():
+        write_notes(varied(texts, size), notes)
+    with private_daemon([notes], base / "home") as daemon:
+        delays = wait_and_ping(daemon, size)
+    began = time.monotonic()
+    with private_daemon([notes], base / "home") as daemon:
+        ready = time.monotonic() - began
+        wait_and_ping(daemon, size)
+        answering = time.monotonic() - began
+        races = race(daemon, queries(texts, PROBES))
+        empty, one = boundaries(daemon, queries(texts, PROBES, seed=11))
+        status = daemon.status()
+    assert status is not None
+    middle = statistics.median(delays) if delays else 0.0
+    return {
+        "passages_indexed": status.topics["index"]["passages"],
+        **{f"{stage}_ms": spread(times) for stage, times in races.items()},
+        "boundary_empty_us": spread(empty, 50, 99),
+        "boundary_one_us": spread(one, 50, 99),
+        "jitter_ms_p99": round(quantile([delay - middle for delay in delays], 0.99), 3) if delays else None,
+        "rss_mb": dict(status.topics["memory"]),
+        "ready_s": round(ready, 2),
+        "answering_s": round(answering, 2),
+    }
+
+
+def wait_and_ping(daemon: PrivateDaemon, size: int) -> list[float]:
+    """Wait until all is indexed; meanwhile ask for a sign of life, and say how long each took (ms)."""
+    delays: list[float] = []
+    last = began = time.monotonic()
+    while True:
+        at = time.perf_counter()
+        daemon.link.request(Ping(), 10.0)
+        delays.append((time.perf_counter() - at) * 1000)
+        time.sleep(0.005)
+        if time.monotonic() - last > 2.0:
+            last = time.monotonic()
+            status = daemon.status()
+            if status is not None:
+                print(f"\r{size}: {progress_line(status)}  {last - began:.0f} s", end="", flush=True)
+                if is_settled(status):
+                    print()
+                    return delays
+
+
+def race(daemon: PrivateDaemon, asked: list[str]) -> dict[str, list[float]]:
+    """One tool call after the other, each waited for; stage -> ms."""
+    times: dict[str, list[float]] = {"fused": [], "late": [], "full": [], "settled": []}
+    with Session("bench", cwd="/", endpoints=daemon.endpoints) as session:
+        assert session.connect(5.0), session.problem
+        for text in [*asked[:20], *asked]:  # the first twenty warm up
+            began = time.perf_counter()
+            call = session.tool_started("Bash", text)
+            session.tool_ended(call, "", True)
+            session.boundary(wait_seconds=5.0)
+            ours = (time.perf_counter() - began) * 1000
+            while not (settled := session.outcomes()):
+                session.wait(0.5)
+            for stage, ms in settled[-1].stage_ms.items():
+                times[stage].append(ms)
+            if settled[-1].stage_ms:
+                times["full"].append(max(settled[-1].stage_ms.values()))
+            times["settled"].append(ours)
+            time.sleep(0.01)
+    return {stage: values[20:] for stage, values in times.items()}
+
+
+def boundaries(daemon: PrivateDaemon, asked: list[str]) -> tuple[list[float], list[float]]:
+    """Cost of `boundary()` in microseconds: with nothing there, and with something."""
+    empty: list[float] = []
+    one: list[float] = []
+    with Session("bench-boundary", cwd="/", endpoints=daemon.endpoints) as session:
+        assert session.connect(5.0), session.problem
+        for _ in range(BOUNDARIES):
+            began = time.perf_counter()
+            session.boundary()
+            empty.append((time.perf_counter() - began) * 1e6)
+        for text in asked:
+            call = session.tool_started("Bash", text)
+            while not any(call.id in settled.calls for settled in session.outcomes()):
+                session.wait(0.5)
+            session.tool_ended(call, "", True)
+            began = time.perf_counter()
+            taken = session.boundary()
+            if taken:
+                one.append((time.perf_counter() - began) * 1e6)
+    return empty, one
+
+
+if __name__ == "__main__":
+    main()
