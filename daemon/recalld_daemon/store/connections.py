@@ -20,7 +20,7 @@ from recalld_daemon.store.migrations import migrate, refuse_foreign
 
 PAGE_BYTES = 8192  # a passage's vectors are about 3-7 KB: one or two pages
 WRITER_CACHE_KIB = 16_384
-READER_CACHE_KIB = 4_096  # per connection; the mapped file serves the rest from the system's cache
+READER_CACHE_KIB = 8_192  # per connection; the mapped file serves the rest from the system's cache
 MMAP_BYTES = 256 * 1024 * 1024
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # the log file is cut to this after a checkpoint
 BUSY_SECONDS = 5.0  # how long the writer waits for another process's lock

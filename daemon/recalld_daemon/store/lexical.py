@@ -21,7 +21,7 @@ from recalld_daemon.store.connections import Pool
 
 TERMS_READ = 256  # of a query, most telling first; more would be a pasted document
 TERMS_USED = 12
-POSTINGS_BUDGET = 4_000  # passages scored per search at most; each costs about 0.9 us
+POSTINGS_BUDGET = 3_000  # passages scored per search at most; each costs about 0.9 us
 COMMON_SHARE = 0.15  # a term in more than this share of the passages tells nothing
 COMMON_FLOOR = 50  # ... unless the store is small
 REMEMBERED_TERMS = 50_000

@@ -15,6 +15,7 @@ from recalld_daemon.store.connections import Pool
 from recalld_daemon.store.lexical import LexicalSearch
 from recalld_daemon.store.log_reads import LogReads
 from recalld_daemon.store.rows import Source
+from recalld_daemon.store.texts import is_clean
 from recalld_daemon.store.vector_reads import VectorReads
 
 _PASSAGES = """SELECT p.id, s.path, s.shown_path, p.start, p."end", p.text, p.codec, p.heading, p.speaker,
@@ -76,7 +77,7 @@ class Reader(VectorReads, LogReads):
         return [int(row[0]) for row in self._all(sql, (path,))]
 
     def source(self, path: str) -> Source | None:
-        rows = self._all(f"{_SOURCES} WHERE path = ?", (path,))
+        rows = self._all(f"{_SOURCES} WHERE path = ?", (path,)) if is_clean(path) else []
         return Source(*rows[0]) if rows else None
 
     def sources(self, *, under: str = "", state: str = "", kind: str = "") -> list[Source]:

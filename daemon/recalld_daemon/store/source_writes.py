@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.errors import NoSuchRow, StoreError
 from recalld_daemon.store.rows import NO_STAT
-from recalld_daemon.store.texts import clean, content_hash, identifier_parts, moved_shown_path, path_words
+from recalld_daemon.store.texts import clean, content_hash, identifier_parts, is_clean, moved_shown_path, path_words
 from recalld_daemon.store.transactions import Transactions
 from recalld_daemon.worker_wire import ParsedPassage
 
@@ -148,6 +148,8 @@ class SourceWrites(Transactions):
 
     def remove_source(self, path: str) -> list[int]:
         """Forget a file or a memory; returns the ids of its passages. Unknown paths are no error."""
+        if not is_clean(path):
+            return []
         with self.transaction():
             gone = self._column(
                 "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE s.path = ?", (path,)
@@ -167,7 +169,8 @@ class SourceWrites(Transactions):
         Without `shown_path` it is shown relative to the same directory as before. An unknown `old` is no error.
         """
         with self.transaction():
-            shown = self._one("SELECT shown_path FROM sources WHERE path = ?", (old,))
+            sql = "SELECT shown_path FROM sources WHERE path = ?"
+            shown = self._one(sql, (old,)) if is_clean(old) else None
             if shown is None or old == new:
                 return []
             gone = self.remove_source(new)
@@ -189,7 +192,7 @@ class SourceWrites(Transactions):
 
     def _reshow(self, path: str, shown_path: str) -> None:
         """Show a source's path another way, full-text index included."""
-        row = self._run("SELECT id, shown_path FROM sources WHERE path = ?", (path,)).fetchone()
+        row = self._run("SELECT id, shown_path FROM sources WHERE path = ?", (_path(path),)).fetchone()
         if row is None or row[1] == shown_path:
             return
         ids = json.dumps(self._column("SELECT id FROM passages WHERE source = ?", (row[0],)))
@@ -242,6 +245,6 @@ class SourceWrites(Transactions):
 
 def _path(path: str) -> str:
     """The path, if it can be kept: SQLite's texts are UTF-8."""
-    if clean(path) != path:
+    if not is_clean(path):
         raise StoreError(f"{path!r}: the name is not valid UTF-8: rename it to have it indexed")
     return path

@@ -30,6 +30,11 @@ def clean(text: str) -> str:
     return _UNFIT.sub("\ufffd", text)
 
 
+def is_clean(text: str) -> bool:
+    """Whether SQLite can keep a text as it is; a path that is not clean is never in the store."""
+    return _UNFIT.search(text) is None
+
+
 def embedded_text(heading: str, speaker: str, text: str) -> str:
     """What an encoder embeds of a passage: heading and speaker in front, where there are any.
 

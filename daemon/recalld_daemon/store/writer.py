@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT, LogWrites
@@ -26,6 +27,17 @@ class Writer(MemoryWrites, VectorWrites, LogWrites):
         while batch := self._drop_orphans():
             orphans += batch
         return orphans + self.prune_log(recalls_kept, sessions_kept)
+
+    def check(self) -> list[str]:
+        """What is wrong with the database, in words; nothing when all is well. Reads all of it: seconds per GB."""
+        with self.transaction():
+            found = [text for text in self._column("PRAGMA integrity_check") if text != "ok"]
+            found += [f"a row of {table} refers to a missing row" for table in self._column("PRAGMA foreign_key_check")]
+            try:
+                self._run("INSERT INTO passages_fts(passages_fts, rank) VALUES ('integrity-check', 1)")
+            except sqlite3.DatabaseError:
+                found.append("the full-text index differs from the passages")
+        return found
 
     def _drop_orphans(self) -> int:
         with self.transaction():
