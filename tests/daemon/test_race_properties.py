@@ -43,16 +43,20 @@ from recalld_daemon.race_events import (
     ToolStarted,
     TurnBegan,
 )
+from recalld_daemon.recall.types import Stage
 
 # Small, so that every bound is met within a run.
 LIMITS = RaceLimits(
     max_live=5, max_rescored=2, max_ids=5, max_calls_per_recall=3, max_open_calls=3, max_ended_calls=3, max_log=8,
     call_ttl_seconds=20, recall_ttl_seconds=10,
 )  # fmt: skip
+Found = list[tuple[int, float]]  # passage, probability
+STAGES: list[Stage] = ["none", "fused", "late", "full"]
 SESSIONS = st.sampled_from(["push", "pull"])
 CALLS = st.sampled_from(["c1", "c2", "c3", "c4", "c5", "c6"])
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta"])
-PASSAGES = st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0.3, 0.6, 0.9])), max_size=5)
+USUALLY = st.sampled_from([True, True, True, False])
+PASSAGES = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([0.3, 0.6, 0.9])), min_size=1, max_size=5)
 
 
 @dataclass
@@ -68,15 +72,16 @@ class Client:
     up: deque[tuple[int, Event]] = field(default_factory=deque)
     down: deque[Send] = field(default_factory=deque)
 
-    def say(self, event: Event) -> None:
-        self.up.append((self.life, event))
-
     def arrive(self) -> None:
         send = self.down.popleft()
         if send.turn == self.turn and send.recall not in self.closed:
             self.held.pop(send.recall, None)
             if send.offers:
                 self.held[send.recall] = send
+
+    def forget(self) -> None:
+        self.held.clear()
+        self.down.clear()
 
     def next_turn(self) -> None:
         self.turn += 1
@@ -109,6 +114,20 @@ class Table:
     rescores: list[Rescore] = field(default_factory=list)
     asked: int = 0
     replies: int = 0
+    question: dict[str, str] = field(default_factory=dict)  # recall -> its query's key
+    asked_in: dict[str, int] = field(default_factory=dict)  # a query's key -> the turn in which it was asked last
+    kept: set[tuple[int, str]] = field(default_factory=set)  # a turn, and an offer that was said to fit it
+
+    def renumber(self, turn: int) -> None:
+        """The client lost its counter: the turn it is in has another number now."""
+        now = self.race.turn
+        self.asked_in = {key: turn if asked == now else -1 for key, asked in self.asked_in.items()}
+        self.kept = {(turn, id) for kept, id in self.kept if kept == now}
+
+    def fits(self, offer: Offer) -> bool:
+        """P006: what the agent may see was asked for in this turn, or has been rescored against it."""
+        recall = offer.id.partition(":")[0]
+        return self.asked_in[self.question[recall]] == self.race.turn or (self.race.turn, offer.id) in self.kept
 
 
 class Races(RuleBasedStateMachine):
@@ -118,45 +137,57 @@ class Races(RuleBasedStateMachine):
     def open(self) -> None:
         self.now = 0.0
         self.minted = 0
+        self.troubles = 4  # restarts and broken links per run: more of them, and nothing else would ever come about
         self.home: dict[str, str] = {}  # offer id -> the session it was minted for
         self.clients = {"push": Client(), "pull": Client()}
         self.tables = {name: Table(Race(name, f"{name}-", name, LIMITS)) for name in ("push", "pull")}  # type: ignore[arg-type]
 
     # ------------------------------------------------------------ the agent
 
-    @rule(session=SESSIONS, words=WORDS, heard=st.booleans())
-    def turn(self, session: str, words: str, heard: bool) -> None:
+    @rule(session=SESSIONS, words=WORDS, heard=USUALLY, soon=USUALLY)
+    def turn(self, session: str, words: str, heard: bool, soon: bool) -> None:
         client = self.clients[session]
         client.next_turn()
         if heard:
-            client.say(TurnBegan(client.turn, ask(words)))
+            self.say(session, TurnBegan(client.turn, ask(words)), soon)
 
-    @rule(session=SESSIONS, call=CALLS, words=WORDS, parent=st.one_of(st.just(""), CALLS))
-    def tool_starts(self, session: str, call: str, words: str, parent: str) -> None:
-        self.clients[session].say(ToolStarted(call, ask(words), parent))
+    @rule(session=SESSIONS, call=CALLS, words=WORDS, parent=st.one_of(st.just(""), CALLS), soon=USUALLY)
+    def tool_starts(self, session: str, call: str, words: str, parent: str, soon: bool) -> None:
+        self.say(session, ToolStarted(call, ask(words), parent), soon)
 
-    @rule(session=SESSIONS, call=CALLS)
-    def tool_ends(self, session: str, call: str) -> None:
-        self.clients[session].say(ToolEnded(call))
+    @rule(session=SESSIONS, call=CALLS, soon=USUALLY)
+    def tool_ends(self, session: str, call: str, soon: bool) -> None:
+        self.say(session, ToolEnded(call), soon)
 
-    @rule(most=st.integers(0, MAX_OFFERS), stranger=st.booleans())
-    def boundary(self, most: int, stranger: bool) -> None:
+    @rule(most=st.integers(0, MAX_OFFERS), stranger=st.booleans(), soon=USUALLY)
+    def boundary(self, most: int, stranger: bool, soon: bool) -> None:
         client = self.clients["push"]
         taken = client.take(most)
         if stranger:
             taken += tuple(id for id, home in self.home.items() if home == "pull")[-1:]
-        client.say(BoundaryReached(client.boundary, client.turn, taken))
+        self.say("push", BoundaryReached(client.boundary, client.turn, taken), soon)
 
-    @rule()
-    def boundary_that_is_not_heard_of(self) -> None:
-        self.clients["push"].take(0)
+    @rule(several=st.integers(1, 3), heard=st.booleans())
+    def boundaries_pass(self, several: int, heard: bool) -> None:
+        """Nothing is taken: the host had no room."""
+        for _ in range(several):
+            if heard:
+                self.boundary(most=0, stranger=False, soon=True)
+            else:
+                self.clients["push"].take(0)
 
-    @rule(session=SESSIONS, counted=st.booleans())
-    def outbox(self, session: str, counted: bool) -> None:
+    @rule(session=SESSIONS, counted=st.booleans(), soon=USUALLY)
+    def outbox(self, session: str, counted: bool, soon: bool) -> None:
         client = self.clients[session]
         if session == "pull":
             client.boundary += 1
-        client.say(OutboxAsked(client.boundary if counted else 0))
+        self.say(session, OutboxAsked(client.boundary if counted else 0), soon)
+
+    def say(self, session: str, event: Event, soon: bool) -> None:
+        client = self.clients[session]
+        client.up.append((client.life, event))
+        while soon and client.up:
+            self.hear(session)
 
     # ------------------------------------------------------------ the links
 
@@ -172,7 +203,6 @@ class Races(RuleBasedStateMachine):
             self.tables[session].life, event = self.clients[session].up.popleft()
             self.tell(session, event)
 
-    @precondition(lambda self: self.clients["push"].down)
     @rule(several=st.integers(1, 4))
     def client_hears(self, several: int) -> None:
         for _ in range(min(several, len(self.clients["push"].down))):
@@ -183,37 +213,84 @@ class Races(RuleBasedStateMachine):
     def a_message_is_lost(self) -> None:
         self.clients["push"].down.popleft()
 
-    @rule(session=SESSIONS)
-    def link_comes_back(self, session: str) -> None:
-        client = self.clients[session]
-        client.say(Resumed(client.boundary, client.turn))
+    @precondition(lambda self: self.troubles > 0)
+    @rule(session=SESSIONS, soon=USUALLY)
+    def link_comes_back(self, session: str, soon: bool) -> None:
+        self.troubles -= 1
+        self.resume(session, soon)
 
-    @rule(session=SESSIONS)
-    def client_restarts(self, session: str) -> None:
+    @precondition(lambda self: self.troubles > 0)
+    @rule(session=SESSIONS, soon=USUALLY)
+    def client_restarts(self, session: str, soon: bool) -> None:
+        self.troubles -= 1
         client = self.clients[session]
         client.turn = client.boundary = 0
         client.life += 1
-        client.held.clear()
         client.closed.clear()
-        client.down.clear()
-        client.say(Resumed(0, 0))
+        client.forget()
+        self.resume(session, soon)
+
+    def resume(self, session: str, soon: bool) -> None:
+        client = self.clients[session]
+        self.say(session, Resumed(client.boundary, client.turn), soon)
 
     # ------------------------------------------------------------ the service
 
     @precondition(lambda self: any(table.running for table in self.tables.values()))
     @rule(
-        data=st.data(), stage=st.sampled_from(["fused", "late", "full"]), found=PASSAGES, final=st.booleans(),
-        steady=st.booleans(),
+        data=st.data(), stage=st.sampled_from(STAGES[1:]), found=PASSAGES, silent=st.booleans(),
+        final=st.booleans(), steady=st.booleans(), soon=USUALLY,
     )  # fmt: skip
     def answers(
-        self, data: st.DataObject, stage: str, found: list[tuple[int, float]], final: bool, steady: bool
+        self, data: st.DataObject, stage: Stage, found: Found, silent: bool, final: bool, steady: bool, soon: bool
     ) -> None:
         """`steady`: an offer's id is the same at each stage; else each answer mints its own."""
         session, recall = self.draw_running(data)
+        self.answer(session, recall, stage, [] if silent else found, final, steady)
+        if soon:
+            self.client_hears(several=100)
+
+    def answer(self, session: str, recall: str, stage: Stage, found: Found, final: bool, steady: bool) -> None:
         offers = tuple(self.mint(session, recall, passage, probability, steady) for passage, probability in found)
-        self.tell(session, AnswerReady(recall, stage, offers, final))  # type: ignore[arg-type]
         if final:
             self.tables[session].running.discard(recall)
+        self.tell(session, AnswerReady(recall, stage, offers, final))
+
+    @rule(
+        session=SESSIONS, number=st.integers(1, 10**9), most=st.integers(1, MAX_OFFERS), soon=USUALLY,
+        answers=st.lists(st.tuples(PASSAGES, st.booleans()), min_size=1, max_size=3), final=st.booleans(),
+    )  # fmt: skip
+    def a_race(
+        self, session: str, number: int, most: int, soon: bool, answers: list[tuple[Found, bool]], final: bool
+    ) -> None:
+        """What mostly happens: a call starts, what runs is answered ever deeper, the call ends, the boundary takes."""
+        call = f"quick{number}"
+        self.say(session, ToolStarted(call, ask(call)), soon=True)
+        for depth, (found, heard) in enumerate(answers, 1):
+            for recall in sorted(self.tables[session].running):
+                self.answer(session, recall, STAGES[depth], found, final and depth == len(answers), steady=False)
+            if heard:
+                self.client_hears(several=100)
+        self.say(session, ToolEnded(call), soon=True)
+        if session == "push":
+            self.boundary(most, stranger=False, soon=soon)
+        else:
+            self.outbox(session, counted=True, soon=soon)
+
+    @precondition(lambda self: len(self.tables["push"].running) == 2)
+    @rule(passage=st.integers(1, 12), instead=PASSAGES, final=st.booleans(), heard=st.booleans())
+    def a_report_crosses_an_answer(self, passage: int, instead: Found, final: bool, heard: bool) -> None:
+        """While the agent is shown what one recall found, that recall changes its mind, and another finds the same."""
+        one, other = sorted(self.tables["push"].running)
+        found = [(passage, 0.9)]
+        self.answer("push", one, "full", found, final=False, steady=False)
+        self.client_hears(several=100)
+        self.boundary(most=1, stranger=False, soon=False)
+        self.answer("push", one, "full", instead, final, steady=False)
+        self.answer("push", other, "full", found, final, steady=False)
+        if heard:
+            self.client_hears(several=100)
+        self.boundary(MAX_OFFERS, stranger=False, soon=True)
 
     @precondition(lambda self: any(table.running for table in self.tables.values()))
     @rule(data=st.data())
@@ -229,6 +306,7 @@ class Races(RuleBasedStateMachine):
         asked = data.draw(st.sampled_from(self.tables[session].rescores))
         self.tables[session].rescores.remove(asked)
         keep = data.draw(st.lists(st.sampled_from(asked.offers), unique=True))
+        self.tables[session].kept |= {(asked.turn, id) for id in keep}
         self.tell(session, Rescored(asked.recall, asked.turn, tuple(keep)))
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 15.0]))
@@ -237,9 +315,11 @@ class Races(RuleBasedStateMachine):
         for session in self.tables:
             self.tell(session, Tick())
 
-    @rule()
-    def daemon_restarts(self) -> None:
+    @precondition(lambda self: self.troubles == 4)
+    @rule(soon=USUALLY)
+    def daemon_restarts(self, soon: bool) -> None:
         """All that was on its way is lost but what the client says next; what was shown is in the store."""
+        self.troubles -= 1
         for session, client in self.clients.items():
             while client.up:
                 self.hear(session)
@@ -249,9 +329,8 @@ class Races(RuleBasedStateMachine):
             race = Race(session, f"{session}-again{self.minted}-", session, LIMITS, *counters, delivered=known)  # type: ignore[arg-type]
             self.tables[session] = Table(race, client.life)
             self.minted += 1
-            client.held.clear()
-            client.down.clear()
-            client.say(Resumed(*counters))
+            client.forget()
+            self.resume(session, soon)
 
     # ------------------------------------------------------------ carrying out instructions
 
@@ -268,6 +347,10 @@ class Races(RuleBasedStateMachine):
         table = self.tables[session]
         if isinstance(event, OutboxAsked):
             table.asked += 1
+        if isinstance(event, ToolStarted | TurnBegan):
+            table.asked_in[event.query.key] = event.turn if isinstance(event, TurnBegan) else table.race.turn
+        if isinstance(event, Resumed) and event.turn < table.race.turn:
+            table.renumber(event.turn)
         for instruction in table.race.handle(event, self.now):
             self.carry_out(session, table, instruction)
         table.race.validate()
@@ -275,8 +358,9 @@ class Races(RuleBasedStateMachine):
     def carry_out(self, session: str, table: Table, instruction: Instruction) -> None:
         client = self.clients[session]
         match instruction:
-            case StartRecall(recall, _, _, calls):
+            case StartRecall(recall, query, _, calls):
                 assert recall not in table.began
+                table.question[recall] = query.key
                 assert len(calls) <= LIMITS.max_calls_per_recall
                 table.began.add(recall)
                 table.running.add(recall)
@@ -287,11 +371,13 @@ class Races(RuleBasedStateMachine):
                 assert recall in table.began
                 assert turn == table.race.turn
                 assert boundary >= 0
+                assert all(table.fits(offer) for offer in offers)
                 assert len(offers) <= MAX_OFFERS
                 if table.life == client.life:  # else its way back is gone
                     client.down.append(instruction)
             case Deliver(offers, _):
                 table.replies += 1
+                assert all(table.fits(offer) for offer in offers)
                 assert len(offers) <= MAX_OFFERS
                 assert [o.probability for o in offers] == sorted((o.probability for o in offers), reverse=True)
                 client.shown += offers
