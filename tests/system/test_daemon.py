@@ -27,7 +27,7 @@ NOTES = {
     "unit file until daemon-reload has run on the harbour host.\n",
     "postgres.md": "# Postgres\n\nNever create an index on berth_booking without CONCURRENTLY: in April the lock "
     "stopped all bookings for eleven minutes while the migration ran.\n",
-    "tea.md": "# Kitchen\n\nThe good oolong is in the blue tin behind the coffee filters; Marek refills it on Fridays.\n",
+    "tea.md": "# Kitchen\n\nThe good oolong is in a blue tin behind the coffee filters, refilled on Fridays.\n",
 }
 
 
@@ -97,7 +97,6 @@ def test_a_pull_session_gets_its_snippets_from_the_outbox(daemon: PrivateDaemon)
     with connected(daemon, "pull", delivery="pull") as session, Subscription(daemon.endpoints, ["recall."]) as events:
         session.turn("what must be done after every deploy of the invoice worker?")
         assert wait_event(events.receive, "recall.settled").session == "pull"
-        assert session.boundary() == []
         first = session.outbox(wait_seconds=10.0)
         assert [injection.path for injection in first] == ["notes/deploy.md"]
         assert session.outbox(wait_seconds=10.0) == []
@@ -124,9 +123,11 @@ def test_search_and_remember(daemon: PrivateDaemon) -> None:
         path = session.remember(
             "The staging certificate of puffin expires on 3 February", scope="global", wait_seconds=10.0
         )
+        at_once = session.search("when does puffin's staging certificate expire?", wait_seconds=10.0)
+        wait_until_indexed(daemon, lambda line: None, poll_seconds=0.02)
         hits = session.search("when does puffin's staging certificate expire?", wait_seconds=10.0)
-    assert path is not None
     assert path.startswith("memory:")
+    assert path in [hit.path for hit in at_once]  # by its words, before it has a vector
     assert hits[0].path == path
     assert "3 February" in hits[0].text
 
@@ -230,17 +231,25 @@ def test_sigterm_stops_the_whole_tree(tmp_path: Path, model_cache: Path, notes: 
 
 
 def test_a_dead_worker_costs_silence_only(tmp_path: Path, model_cache: Path, notes: Path) -> None:
-    with running(tmp_path / "home", model_cache, [notes]) as daemon, connected(daemon, "worker dies") as session:
+    with (
+        running(tmp_path / "home", model_cache, [notes]) as daemon,
+        connected(daemon, "worker dies") as session,
+        Subscription(daemon.endpoints, ["worker.state"]) as events,
+    ):
         for child in psutil.Process(daemon.process.pid).children(recursive=True):
             child.kill()
-        _, settled = call_through(session, "Bash", "what about berth_booking and the index lock in April")
-        assert settled.outcome in ("ready", "silent", "failed")
-        wait_until_indexed(daemon, lambda line: None, poll_seconds=0.02)
-        injections, _ = call_through(session, "Bash", INDEX_CALL)
+        _, settled = call_through(session, "Bash", "tell me of the kitchen, where is the oolong tea?")
+        while (event := wait_event(events.receive, "worker.state")).data["role"] != "live" or event.data[
+            "state"
+        ] != "ready":
+            continue
+        injections, healed = call_through(session, "Bash", INDEX_CALL)
         status = daemon.status()
+    assert settled.outcome in ("ready", "silent", "failed")
+    assert healed.stage == "late"
+    assert [injection.path for injection in injections] == ["notes/postgres.md"]
     assert status is not None
-    assert int(status.topics["models"]["live_restarts"] or 0) >= 1
-    assert injections or settled.outcome == "ready"
+    assert status.topics["models"]["live_restarts"] == 1
 
 
 def test_recallctl_against_a_real_daemon(daemon: PrivateDaemon) -> None:
