@@ -85,9 +85,10 @@ def open_memory(pool: Pool, encoders: Encoders, work: Path) -> Memory:
         kept = np.load(file)
         vectors, flat, lengths = kept["vectors"], kept["tokens"], kept["lengths"]
     else:
-        encoded = encoders.bulk.encode_passages(pool.texts)
-        vectors, flat = encoded.vectors, np.concatenate(encoded.tokens)
-        lengths = np.array([len(row) for row in encoded.tokens])
+        parts = [encoders.bulk.encode_passages(pool.texts[at : at + 256]) for at in range(0, len(pool.texts), 256)]
+        rows = [row for part in parts for row in part.tokens]
+        vectors, flat = np.concatenate([part.vectors for part in parts]), np.concatenate(rows)
+        lengths = np.array([len(row) for row in rows])
         np.savez(file, vectors=vectors, tokens=flat, lengths=lengths)
     tokens = np.split(flat, np.cumsum(lengths)[:-1])
     return Memory(pool, vectors.astype(np.float32), tokens, _stored(pool.texts, work / f"{key}.db"))

@@ -59,6 +59,7 @@ def test_without_a_tool_the_user_asks() -> None:
         (call("Grep", pattern="retry_backoff", output_mode="files"), "Grep: retry_backoff"),
         (call("Deploy", target="staging", options={"dry_run": True}), "Deploy: target staging"),
         (call("Write", file_path="a.md", content="word " * 500), "Write: a.md. " + "word " * 11 + "word"),
+        (call("Bash", command="make ship 2>/dev/null >&1 | head", run_in_background=True), "Bash: make ship | head"),
         (Focus("run", "plain text arguments"), "run: plain text arguments"),
         (Focus("Edit", '{"file_path": "src/x.py", "new_string": "cut off in the mid'), "Edit: src/x.py"),
     ],
@@ -141,3 +142,9 @@ def test_the_files_a_tool_call_opens() -> None:
     assert opened_by(call("Edit", file_path="/w/src/a.py", new_string="use b")) == ("/w/src/a.py",)
     assert opened_by(call("bash", command="cat notes/deploy.md | head -3")) == ("notes/deploy.md",)
     assert opened_by(Focus(user_text="open notes/deploy.md")) == ()
+
+
+def test_hashes_and_numbers_come_last() -> None:
+    terms = terms_of("why did 132b2f66-ee5f break port 8080 of the gateway")
+    assert terms.index("gateway") < terms.index("port") < terms.index("8080")
+    assert set(terms[-2:]) == {"8080", "132b2f66-ee5f"}

@@ -22,14 +22,17 @@ ASSISTANT_WORDS = 14
 VALUE_WORDS = 12  # one value of a tool's arguments; file contents and patches are cut to this
 TERM_LIMIT = 24
 CONTEXT_DISCOUNT = 0.6  # terms of the context count less than those of the head when terms are cut to TERM_LIMIT
+NUMBER_DISCOUNT = 0.3  # numbers and hashes name one thing only, and rarely the one that was written down
 PATH_PARTS = 3  # the last components of a path tell what it is; the rest is where the user's disk keeps it
 
 _PLAIN_KEYS = word_set(
     """command cmd description file_path path notebook_path filename file pattern query prompt text content
     new_string new_source url glob code script message question instruction instructions task input body
-    subject title skill args"""
+    subject title skill args todos questions"""
 )  # keys that only say "here it is": the value reads well alone
-_MUTE_KEYS = word_set("old_string old_str timeout subagent_type output_mode type id run_in_background")
+_MUTE_KEYS = word_set(
+    """old_string old_str timeout subagent_type output_mode type id run_in_background status activeForm"""
+)
 _MUTE_COMMANDS = word_set(
     """ls ll la pwd cd clear exit cat head tail wc echo true false which whoami date env history sleep sudo
     git status diff log show less more tree jobs top ps df du id uname tty"""
@@ -40,6 +43,10 @@ _SMALLTALK = word_set(
     alright agreed sounds looks now it that this do again try retry more keep going carry move so far well then
     man got understood makes sense bye goodbye morning evening approved accept accepted one two three"""
 )
+_REDIRECTION = re.compile(r"(?:\s[12&]?>{1,2}\s?(?:&[12]|/dev/null))+(?!\S)")
+_HASH = re.compile(r"\b(?=[0-9a-f-]*[0-9])[0-9a-f]{7,}(?:-[0-9a-f]{4,})*\b")
+    r"(?=.*\d)[0-9a-f-]{7,}|\d+"
+)  # hashes, ids, line numbers: they name one thing only, and rarely this
 _PATH = re.compile(r"(?:(?<=\s)|^|(?<=[\"'=(]))(?:[~.]{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
@@ -73,7 +80,7 @@ def render_tool(name: str, args: str) -> str:
     'Edit: src/auth/login.py'
     """
     values = ". ".join(part for part in _flat(_parsed(args), "") if part)
-    line = _shorter_paths(" ".join(values.split()))
+    line = _shorter_paths(_REDIRECTION.sub("", " ".join(values.split())))
     return f"{name}: {line}" if name and line else line
 
 
@@ -95,7 +102,8 @@ def terms_of(head: str, context: str = "") -> tuple[str, ...]:
     ranks: dict[str, float] = {}
     for text, factor in ((head, 1.0), (context, CONTEXT_DISCOUNT)):
         for term in _terms(text):
-            ranks.setdefault(term, factor * weight_of(term))
+            worth = NUMBER_DISCOUNT if term[0].isdigit() or _HASH.fullmatch(term) else 1.0
+            ranks.setdefault(term, factor * worth * weight_of(term))
     telling = [term for term in ranks if ranks[term] > 0.0]
     return tuple(sorted(telling, key=lambda term: -ranks[term])[:TERM_LIMIT])
 
@@ -120,6 +128,8 @@ def opened_by(focus: Focus) -> tuple[str, ...]:
 
 
 def _terms(text: str) -> Iterator[str]:
+    yield from _HASH.findall(text)
+    text = _HASH.sub(" ", text)
     for identifier in identifiers_of(text):
         whole = identifier.lower()
         parts = parts_of(identifier)

@@ -32,6 +32,7 @@ STOP_WORDS = word_set(
     whose why will with won't would wouldn't yes yet you you'd you'll you're your yours yourself yourselves"""
 )
 
+PAIR_WEIGHT = 0.3  # two letters are a flag, a unit or a shell's habit more often than a name
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # letters and digits, with inner apostrophes; never an underscore
 _IDENTIFIER = re.compile(r"[^\W\d_][\w]*(?:[.:/\\-]+\w+)*|\d\w*")
 _COMPOUND = re.compile(r"\w*[a-z][A-Z]\w*|\w*[A-Z]{2}[a-z]\w*|\w+_\w+|\w*[^\W\d_]\d\w*")  # what has parts beyond words
@@ -92,7 +93,8 @@ def weight_of(word: str) -> float:
     """How telling a word is, from 0 (a stop word, a single letter) to 1 (never seen in the background text)."""
     if len(word) < 2 or word in STOP_WORDS:
         return 0.0
-    return _weights().get(stem(word), 1.0)
+    known = _weights().get(stem(word), 1.0)
+    return min(known, PAIR_WEIGHT) if len(word) == 2 and word.isascii() else known
 
 
 def total_weight(words: Iterable[str]) -> float:
