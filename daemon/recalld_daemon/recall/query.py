@@ -45,8 +45,6 @@ _SMALLTALK = word_set(
 )
 _REDIRECTION = re.compile(r"(?:\s[12&]?>{1,2}\s?(?:&[12]|/dev/null))+(?!\S)")
 _HASH = re.compile(r"\b(?=[0-9a-f-]*[0-9])[0-9a-f]{7,}(?:-[0-9a-f]{4,})*\b")
-    r"(?=.*\d)[0-9a-f-]{7,}|\d+"
-)  # hashes, ids, line numbers: they name one thing only, and rarely this
 _PATH = re.compile(r"(?:(?<=\s)|^|(?<=[\"'=(]))(?:[~.]{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
