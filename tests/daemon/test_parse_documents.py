@@ -157,14 +157,14 @@ def test_headings_underlined_bare_and_in_code(tmp_path: Path) -> None:
     ]
 
 
-def test_the_date_comes_from_frontmatter_then_name_then_file(tmp_path: Path) -> None:
+def test_the_date_comes_from_frontmatter_then_name_and_is_never_after_the_last_change(tmp_path: Path) -> None:
     day = datetime(2025, 12, 31, 23, 59, 59).timestamp()
     assert parsed(tmp_path, "Some words.\n", "2025-12-31.md").passages[0].written_at == day
     exact = parsed(tmp_path, "---\nupdated: 2026-01-02T03:04:05Z\n---\nSome words.\n", "2025-12-31 b.md")
     assert exact.passages[0].written_at == 1767323045.0
-    (tmp_path / "c.md").write_text("Some words.\n")
-    os.utime(tmp_path / "c.md", (1e9, 1e9))
-    assert parse(tmp_path / "c.md").passages[0].written_at == 1e9
+    assert parsed(tmp_path, "Some words.\n", "c.md").passages[0].written_at is None  # as the file was changed
+    os.utime(tmp_path / "2025-12-31.md", (1e9, 1e9))
+    assert parse(tmp_path / "2025-12-31.md").passages[0].written_at == 1e9
 
 
 def test_a_rule_at_the_beginning_is_no_frontmatter(tmp_path: Path) -> None:

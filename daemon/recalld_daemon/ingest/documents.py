@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
@@ -27,16 +28,28 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|[*`]+")
 _NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|#]|\d+[.)]|$)")
 
 
+@dataclass(frozen=True, slots=True)
+class Dates:
+    """What is known of when a file was written, in epoch seconds: by its name, if that tells, and by its last change."""
+
+    named: float | None
+    changed: float
+
+    def written_at(self, stated: float | None) -> float | None:
+        """What the text states, else the name; never later than the last change. None: neither, so that others decide."""
+        moment = self.named if stated is None else stated
+        return None if moment is None else min(moment, self.changed)
+
+
 def parse_document(
-    file: BinaryIO, codec: str, start: int, *, markdown: bool, written_at: float | None
+    file: BinaryIO, codec: str, start: int, dates: Dates, *, markdown: bool
 ) -> Iterator[ParsedPassage | FileProblem]:
-    """Passages of the text from byte `start` on. A date in its frontmatter goes before `written_at`."""
+    """Passages of the text from byte `start` on."""
     lines: Iterator[Line] = read_lines(file, codec, start)
     front = frontmatter.Front()
     if markdown:
         front, lines = _take_front(lines, codec)
-    moment = front.written_at if front.written_at is not None else written_at
-    return _Document(codec, front.title, moment, markdown).read(lines)
+    return _Document(codec, front.title, dates.written_at(front.written_at), markdown).read(lines)
 
 
 def _take_front(lines: Iterator[Line], codec: str) -> tuple[frontmatter.Front, Iterator[Line]]:

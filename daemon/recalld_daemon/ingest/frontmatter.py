@@ -36,7 +36,7 @@ def read_front(lines: list[str]) -> Front:
 
 
 def parse_moment(text: str) -> float | None:
-    """Epoch seconds of an ISO date or time; a mere day counts until its end, in local time: it was written by then."""
+    """Epoch seconds of an ISO date or time; a mere day counts as its end, in local time: it was written by then."""
     text = text.strip()
     try:
         if len(text) <= 10:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from recalld_daemon.ingest.documents import parse_document
+from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
 from recalld_daemon.ingest.transcript import Progress, parse_transcript
@@ -72,17 +72,15 @@ def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
     with open(path, "rb") as file:
         encoding = tell_encoding(file.read(HEAD_BYTES))
         told = [FileProblem(line=0, text=encoding.problem)] if encoding.problem else []
-        size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
         if not encoding.codec:
-            yield Parsed(id=0, passages=[], problems=told, done=True, cursor=size)
+            yield Parsed(id=0, passages=[], problems=told, done=True, cursor=status.st_size)
             return
-        moment = moment_of_name(path)
-        if moment is None:
-            moment = os.fstat(file.fileno()).st_mtime
-        found = parse_document(file, encoding.codec, encoding.bom, markdown=markdown, written_at=moment)
+        dates = Dates(moment_of_name(path), status.st_mtime)
+        found = parse_document(file, encoding.codec, encoding.bom, dates, markdown=markdown)
         batch = _Batches(told)
         yield from batch.fill(found)
-        yield batch.last(cursor=size)
+        yield batch.last(cursor=status.st_size)
 
 
 def _parse_transcript(path: str, cursor: int) -> Iterator[Parsed]:

@@ -112,7 +112,7 @@ class Ingest:
     async def settled(self) -> None:
         """Returns when every root that is there was looked through, every file read and every passage embedded."""
         while True:
-            while any(os.path.isdir(root) for root in self._unseen):
+            while any(os.path.exists(root) for root in self._unseen):
                 await self._seen.wait()
             await self._files.wait_idle()
             await self._embedding.wait_idle()
@@ -121,7 +121,7 @@ class Ingest:
 
     async def read_all(self) -> None:
         """Returns when every root that is there was looked through and every file can be found by its words."""
-        while any(os.path.isdir(root) for root in self._unseen):
+        while any(os.path.exists(root) for root in self._unseen):
             await self._seen.wait()
         await self._files.wait_idle()
 
@@ -132,7 +132,7 @@ class Ingest:
             "files_total": self._files.put_count,
             "passages_embedded": self._embedding.embedded,
             "passages_unembeddable": self._embedding.given_up,
-            "idle": self._files.idle and not any(os.path.isdir(root) for root in self._unseen),
+            "idle": self._files.idle and not any(os.path.exists(root) for root in self._unseen),
             "all_embedded": self._embedding.idle,
         }
 
