@@ -134,7 +134,7 @@ def prepared(files: ModelFiles, job: Job, progress: Progress) -> tuple[Choice, P
 
 def machine_key() -> dict[str, str]:
     """What a measurement depends on beside the weights; no library is imported for it."""
-    key = {"format": FORMAT, "processor": _processor(), "python": platform.python_version()}
+    key = {"format": FORMAT, "processor": _processor()}
     for name in LIBRARIES:
         key[name] = "none"
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
