@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from recalld_daemon.recall.types import GLOBAL_SCOPE, View
 from recalld_daemon.store import NoSuchRow, Reader, StoreError, Writer, open_reader, open_writer
 from store_samples import passage, passages, put_file

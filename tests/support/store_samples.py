@@ -16,7 +16,9 @@ from recalld_daemon.worker_wire import ParsedPassage
 DIMS, TOKEN_DIMS = 16, 4
 
 
-def passage(text: str, start: int = 0, *, heading: str = "", speaker: str = "", at: float | None = None) -> ParsedPassage:
+def passage(
+    text: str, start: int = 0, *, heading: str = "", speaker: str = "", at: float | None = None
+) -> ParsedPassage:
     end = start + len(text.encode("utf-8", "surrogatepass"))
     return ParsedPassage(
         start=start, end=end, text=text, codec="utf-8", heading=heading, speaker=speaker, written_at=at

@@ -38,10 +38,10 @@ class VectorReads(Reads):
         """How many passages have no vectors yet."""
         self._missing(encoder, snapshot, 1)  # moves the frontier, which makes the count cheap
         low, high = self._frontier(encoder, snapshot)
-        sql = (
-            f"SELECT count(*) FROM passages p INDEXED BY passages_seen WHERE (p.id < ? OR p.id > ?) AND NOT {_ENCODED}"
-        )
-        return int(self._all(sql, (low, high, encoder, snapshot))[0][0])
+        sql = f"SELECT count(*) FROM passages p INDEXED BY passages_seen WHERE {{ids}} AND NOT {_ENCODED}"
+        below = self._all(sql.format(ids="p.id < ?"), (low, encoder, snapshot))
+        above = self._all(sql.format(ids="p.id > ?"), (max(low - 1, high), encoder, snapshot))
+        return int(below[0][0] + above[0][0])
 
     def encoder(self, id: int) -> EncoderRecord | None:
         rows = self._all("SELECT id, fingerprint, model, runtime, dims, token_dims FROM encoders WHERE id = ?", (id,))
