@@ -257,6 +257,27 @@ def test_a_watched_directory_may_belong_to_its_project(tmp_path: Path) -> None:
     run(tmp_path / "db", Root(work, project_scope=True), test=test)
 
 
+def test_another_rule_moves_what_is_unchanged_to_its_scope(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / ".git").mkdir(parents=True)
+    (work / "readme.md").write_text("The wheatear builds under stones.\n")
+    bulk = InProcessBulk()
+    seen: list[tuple[str, list[int]]] = []
+
+    async def test(house: House) -> None:
+        passage = house.reader.passages(house.reader.passage_ids(str(work / "readme.md")))[0]
+        keys = {id: key for key, id in house.reader.scopes().items()}
+        seen.append((keys[passage.scope], [passage.id]))
+        assert house.consistent()
+
+    for project_scope in (False, True, True, False):
+        run(tmp_path / "db", Root(work, project_scope=project_scope), test=test, bulk=bulk)
+    assert [key for key, _ in seen] == ["global", str(work), str(work), "global"]
+    assert {id for _, ids in seen for id in ids} == {seen[0][1][0]}
+    assert len(bulk.encoded) == 1
+    assert len(bulk.parsed) == 3
+
+
 def test_one_file_that_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path, notes: Path) -> None:
     bad = notes / "bad.md"
     bad.symlink_to("/proc/self/mem")  # opens, and fails to read, whoever we are

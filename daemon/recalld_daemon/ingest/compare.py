@@ -8,7 +8,7 @@ something that could not be read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from recalld_daemon.store.rows import Source
@@ -27,8 +27,16 @@ class Difference:
     unchanged: int = 0
 
 
-def compare(found: Iterable[Found], known: Mapping[str, Source]) -> Difference:
-    """`found`: what a walk saw; `known`: the sources that it would have seen, by path."""
+Belongs = Callable[[Source, str], bool]
+
+
+def compare(
+    found: Iterable[Found], known: Mapping[str, Source], belongs: Belongs = lambda source, path: True
+) -> Difference:
+    """`found`: what a walk saw; `known`: the sources that it would have seen, by path.
+
+    `belongs(source, path)`: whether a source that stands at `path` would be kept in the scope it is kept in.
+    """
     difference = Difference()
     missing = dict(known)
     for item in found:
@@ -36,14 +44,14 @@ def compare(found: Iterable[Found], known: Mapping[str, Source]) -> Difference:
             difference.unreadable.append(item)
         elif isinstance(item, FileStat):
             source = missing.pop(item.path, None)
-            if source is not None and is_current(source, item):
+            if source is not None and is_current(source, item) and belongs(source, item.path):
                 difference.unchanged += 1
             else:
                 difference.changed.append(item)
     for unreadable in difference.unreadable:
         below = unreadable.path.rstrip("/") + "/"
         missing = {path: s for path, s in missing.items() if path != unreadable.path and not path.startswith(below)}
-    _pair(difference, missing, known)
+    _pair(difference, missing, known, belongs)
     difference.gone = list(missing)
     difference.changed.sort(key=lambda file: file.mtime_ns, reverse=True)  # what is newest is wanted soonest
     return difference
@@ -55,17 +63,20 @@ def is_current(source: Source, file: FileStat) -> bool:
     return settled and (source.size, source.mtime_ns) == (file.size, file.mtime_ns)
 
 
-def _pair(difference: Difference, missing: dict[str, Source], known: Mapping[str, Source]) -> None:
+def _pair(difference: Difference, missing: dict[str, Source], known: Mapping[str, Source], belongs: Belongs) -> None:
     """Move what is missing here and new there from `missing` and `changed` to `moved`."""
     by_inode = {(s.inode, s.size, s.mtime_ns): path for path, s in missing.items() if s.state == "ok"}
     by_name = {(os.path.basename(path), *key[1:]): path for key, path in by_inode.items()}
     still_changed = []
     for file in difference.changed:
-        old = None
+        old = ""
         if file.path not in known:
             stat = (file.size, file.mtime_ns)
-            old = by_inode.get((file.inode & INODE_BITS, *stat)) or by_name.get((os.path.basename(file.path), *stat))
-        if old is not None and missing.pop(old, None) is not None:
+            old = by_inode.get((file.inode & INODE_BITS, *stat)) or by_name.get(
+                (os.path.basename(file.path), *stat), ""
+            )
+        if old in missing and belongs(missing[old], file.path):
+            del missing[old]
             difference.moved.append((old, file.path))
         else:
             still_changed.append(file)

@@ -30,13 +30,13 @@ _NO_PARAGRAPH = re.compile(r"\s*(?:[-*+>|#]|\d+[.)]|$)")
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """What is known of when a file was written, in epoch seconds: by its name, if that tells, and by its last change."""
+    """When a file was written, in epoch seconds, as its name tells (None: it does not) and as its last change does."""
 
     named: float | None
     changed: float
 
     def written_at(self, stated: float | None) -> float | None:
-        """What the text states, else the name; never later than the last change. None: neither, so that others decide."""
+        """As the text states, else the name; never later than the last change. None: neither tells, others decide."""
         moment = self.named if stated is None else stated
         return None if moment is None else min(moment, self.changed)
 

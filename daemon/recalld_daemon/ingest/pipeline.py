@@ -23,10 +23,10 @@ from recalld_daemon.ingest.keeping import Keeping
 from recalld_daemon.ingest.parse import goes_on, kind_of
 from recalld_daemon.ingest.paths import PathQueue
 from recalld_daemon.ingest.ports import Bulk, Gate, PassageIndex, Report, Root, Space
-from recalld_daemon.ingest.projects import scope_key
+from recalld_daemon.ingest.projects import belonging, scope_key
 from recalld_daemon.ingest.turns import Turns
 from recalld_daemon.recall.types import GLOBAL_SCOPE, EncoderUnavailable
-from recalld_daemon.store.errors import StoreBusy, StoreError, StoreFull
+from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError, StoreFull
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import Source
 from recalld_daemon.store.writer import Writer
@@ -139,9 +139,9 @@ class Ingest:
     # ------------------------------------------------------------ changes on disk
 
     async def _take(self, change: Changed | Rescan) -> None:
-        _, tree = self._roots[change.root]
+        root, tree = self._roots[change.root]
         try:
-            difference = await trio.to_thread.run_sync(self._compare, tree, change)
+            difference = await trio.to_thread.run_sync(self._compare, root, tree, change)
             shown = [_shown_path(tree, new) for _, new in difference.moved]
             if difference.moved or difference.gone:
                 await self._turn(lambda: self._keeping.apply(difference, shown))
@@ -158,17 +158,20 @@ class Ingest:
             seen.set()
         self._embedding.wake()
 
-    def _compare(self, tree: Tree, change: Changed | Rescan) -> Difference:
+    def _compare(self, root: Root, tree: Tree, change: Changed | Rescan) -> Difference:
         """In a thread of its own: walks, stats, and reads of the store."""
+        known: dict[str, Source] = {}
         if isinstance(change, Rescan):
-            known = {source.path: source for source in self._reader.sources(under=tree.root)}
-            return compare(self._own(tree, tree.walk()), self._own_sources(tree, known))
-        known = {}
-        for path in (*change.touched, *change.gone):
-            one = self._reader.source(path)
-            known.update({source.path: source for source in self._reader.sources(under=path)})
-            known.update({path: one} if one else {})
-        return compare(self._own(tree, _look_at(tree, change.touched)), self._own_sources(tree, known))
+            found = tree.walk()
+            known.update((source.path, source) for source in self._reader.sources(under=tree.root))
+        else:
+            paths = (*change.touched, *change.gone)
+            found = _look_at(tree, paths)
+            for path in paths:
+                one = self._reader.source(path)
+                known.update({path: one} if one else {})
+                known.update((source.path, source) for source in self._reader.sources(under=path))
+        return compare(self._own(tree, found), self._own_sources(tree, known), belonging(root, self._reader.scopes()))
 
     def _own(self, tree: Tree, found: Iterator[Found]) -> Iterator[Found]:
         return (item for item in found if isinstance(item, Unreadable) or self._owner(item.path) is tree)
@@ -195,6 +198,8 @@ class Ingest:
             async with self._files.take() as path:
                 try:
                     await self._read_file(path)
+                except NoSuchRow:  # it was moved or deleted while it was read
+                    self._files.put(path)
                 except Exception as error:  # outermost: one file must not stop the rest
                     log.exception("%s", path)
                     self._report("ingest.failed", path=path, error=f"{type(error).__name__}: {error}")
@@ -208,7 +213,7 @@ class Ingest:
         if tree is None or file is None:
             await self._forget(path, source)
             return
-        if source is not None and is_current(source, file):
+        if source is not None and await trio.to_thread.run_sync(self._is_current, tree, source, file):
             return
         try:
             kind = await trio.to_thread.run_sync(kind_of, path)
@@ -219,6 +224,10 @@ class Ingest:
             await self._forget(path, source)
             return
         await self._parse_patiently(tree, file, kind, source)
+
+    def _is_current(self, tree: Tree, source: Source, file: FileStat) -> bool:
+        root, _ = self._roots[tree.key]
+        return is_current(source, file) and belonging(root, self._reader.scopes())(source, file.path)
 
     async def _parse_patiently(self, tree: Tree, file: FileStat, kind: str, source: Source | None) -> None:
         """Parse; when the worker dies meanwhile once more, with nobody beside; when it dies again, give the file up."""

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 from recalld_daemon.ingest.ports import Root
+from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.scopes import in_work_tree, project_of
+from recalld_daemon.store.rows import Source
 
 HEAD_BYTES = 64 * 1024  # of a transcript that are searched for its cwd
 TRANSCRIPTS_LOOKED_AT = 5
@@ -28,6 +32,23 @@ def scope_key(root: Root, path: str, kind: str, project: str) -> str:
     if root.transcripts:
         return project_of(project_beside(root.path, path)) or directory
     return in_work_tree(directory) if root.project_scope else ""
+
+
+def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], bool]:
+    """A function that tells whether a source, if it stands at a path, is in the scope that the root's rule gives it.
+
+    The rule may have changed since, or the source may move. Of a transcript, and what lies beside one, its own text
+    decides: that is looked at when it is read, and not here. `scopes`: all known ones, key -> id.
+    """
+    work_tree = cache(in_work_tree)
+
+    def belongs(source: Source, path: str) -> bool:
+        if root.transcripts or source.kind == "claude-code":
+            return True
+        key = work_tree(os.path.dirname(path)) if root.project_scope else ""
+        return source.scope == (scopes.get(key) if key else GLOBAL_SCOPE)
+
+    return belongs
 
 
 def project_beside(root: Path, path: str) -> str:
