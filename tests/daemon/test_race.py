@@ -329,6 +329,25 @@ def test_at_most_three_offers_each_passage_once() -> None:
     )
 
 
+def test_a_recall_that_mints_ids_without_end_is_not_sent_again() -> None:
+    assert (
+        push(max_ids=2)
+        >> TurnBegan(1, A)
+        << StartRecall("r1", A, 1, ())
+        >> AnswerReady("r1", "fused", (offer("a1"), offer("a2")), final=False)
+        << Send("r1", "fused", 1, 0, (offer("a1"), offer("a2")))
+        >> AnswerReady("r1", "late", (offer("b3"),), final=False)
+        >> AnswerReady("r1", "full", (offer("a2"),), final=True)
+        << Send("r1", "full", 1, 0, (offer("a2"),))
+        << Settle("r1", (), 1, "ready", "full", "")
+    )
+
+
+def test_of_the_passages_shown_only_the_last_are_remembered() -> None:
+    race = Race("s", "r", "push", RaceLimits(max_delivered=3), delivered=[1, 2, 3, 1, 4])
+    assert list(race.delivered) == [3, 1, 4]
+
+
 def test_passages_shown_before_a_restart_stay_shown() -> None:
     race = Race("s", "r", "push", boundary=5, turn=2, delivered=[7])
     assert race.excluded("r1") == {7}
@@ -471,6 +490,12 @@ def test_beyond_so_many_open_calls_the_oldest_counts_as_ended() -> None:
         >> BoundaryReached(1, 0)
         << Slipped("r1", 1)
     )
+
+
+def test_of_the_calls_that_ended_only_the_last_are_remembered() -> None:
+    talk = push(max_ended_calls=2)
+    assert talk >> ToolEnded("c1") >> ToolEnded("c2") >> ToolEnded("c3") >> ToolEnded("c3")
+    assert list(talk.race.calls.ended) == ["c2", "c3"]
 
 
 # ---------------------------------------------------------------- boundaries

@@ -24,6 +24,7 @@ from recalld_daemon.race_events import (
     Closed,
     Deliver,
     Delivered,
+    Delivery,
     Dropped,
     Event,
     Instruction,
@@ -52,7 +53,8 @@ LIMITS = RaceLimits(
 )  # fmt: skip
 Found = list[tuple[int, float]]  # passage, probability
 STAGES: list[Stage] = ["none", "fused", "late", "full"]
-SESSIONS = st.sampled_from(["push", "pull"])
+BOTH: tuple[Delivery, ...] = ("push", "pull")
+SESSIONS = st.sampled_from(BOTH)
 CALLS = st.sampled_from(["c1", "c2", "c3", "c4", "c5", "c6"])
 WORDS = st.sampled_from(["alpha", "beta", "gamma", "delta"])
 USUALLY = st.sampled_from([True, True, True, False])
@@ -139,8 +141,8 @@ class Races(RuleBasedStateMachine):
         self.minted = 0
         self.troubles = 4  # restarts and broken links per run: more of them, and nothing else would ever come about
         self.home: dict[str, str] = {}  # offer id -> the session it was minted for
-        self.clients = {"push": Client(), "pull": Client()}
-        self.tables = {name: Table(Race(name, f"{name}-", name, LIMITS)) for name in ("push", "pull")}  # type: ignore[arg-type]
+        self.clients: dict[str, Client] = {name: Client() for name in BOTH}
+        self.tables: dict[str, Table] = {name: Table(Race(name, f"{name}-", name, LIMITS)) for name in BOTH}
 
     # ------------------------------------------------------------ the agent
 
@@ -259,19 +261,29 @@ class Races(RuleBasedStateMachine):
     @rule(
         session=SESSIONS, number=st.integers(1, 10**9), most=st.integers(1, MAX_OFFERS), soon=USUALLY,
         answers=st.lists(st.tuples(PASSAGES, st.booleans()), min_size=1, max_size=3), final=st.booleans(),
+        slow=st.booleans(), passed_by=st.integers(0, 3),
     )  # fmt: skip
     def a_race(
-        self, session: str, number: int, most: int, soon: bool, answers: list[tuple[Found, bool]], final: bool
-    ) -> None:
-        """What mostly happens: a call starts, what runs is answered ever deeper, the call ends, the boundary takes."""
+        self, session: str, number: int, most: int, soon: bool, slow: bool, answers: list[tuple[Found, bool]],
+        final: bool, passed_by: int,
+    ) -> None:  # fmt: skip
+        """What mostly happens: a call starts, what runs is answered ever deeper, the call ends, a boundary takes.
+
+        `slow`: the call ends, and its own boundary passes, before the answers come; `passed_by`: boundaries that take
+        nothing before the one that does.
+        """
         call = f"quick{number}"
         self.say(session, ToolStarted(call, ask(call)), soon=True)
+        if slow:
+            self.say(session, ToolEnded(call), soon=True)
+            self.boundaries_pass(several=1, heard=True)
         for depth, (found, heard) in enumerate(answers, 1):
             for recall in sorted(self.tables[session].running):
                 self.answer(session, recall, STAGES[depth], found, final and depth == len(answers), steady=False)
             if heard:
                 self.client_hears(several=100)
         self.say(session, ToolEnded(call), soon=True)
+        self.boundaries_pass(several=passed_by, heard=True)
         if session == "push":
             self.boundary(most, stranger=False, soon=soon)
         else:
@@ -326,7 +338,8 @@ class Races(RuleBasedStateMachine):
             self.close(session)
             known = [offer.passage for offer in client.shown]
             counters = (client.boundary, client.turn)
-            race = Race(session, f"{session}-again{self.minted}-", session, LIMITS, *counters, delivered=known)  # type: ignore[arg-type]
+            delivery, prefix = self.tables[session].race.delivery, f"{session}-again{self.minted}-"
+            race = Race(session, prefix, delivery, LIMITS, *counters, delivered=known)
             self.tables[session] = Table(race, client.life)
             self.minted += 1
             client.forget()
