@@ -102,15 +102,14 @@ class Race:
 
     def handle(self, event: Event, at: float) -> list[Instruction]:
         """What to do now that `event` happened at `at` (seconds, monotonic), in the order to do it in."""
-        instructions: list[Instruction] = []
-        self._instructions = instructions
+        self._instructions = []
         if not self.closed:
             self._dispatch(event, at)
             self._begin_waiting(at)
         elif isinstance(event, OutboxAsked):
             self._do(Deliver((), event.number))
-        self.log.append(Stimulus(at, event, tuple(instructions)))
-        return instructions
+        self.log.append(Stimulus(at, event, tuple(self._instructions)))
+        return self._instructions
 
     def excluded(self, recall: str) -> frozenset[int]:
         """The passages this recall must not offer: shown before, or out with another. The gate may choose others."""
@@ -223,8 +222,7 @@ class Race:
     def _resumed(self, boundary: int, turn: int) -> None:
         """A counter that went back was lost with the client's process: renumber. One ahead: we missed something."""
         if boundary < self.boundary:
-            for recall in self.recalls:
-                recall.renumber(boundary - self.boundary)
+            self.recalls.renumber(boundary - self.boundary)
             self.boundary = boundary
         self._pass_boundary(boundary)
         if turn > self.turn:
@@ -282,12 +280,8 @@ class Race:
         self._drop_if_emptied(recall)
 
     def _merge(self, older: Recall, newer: Recall) -> None:
-        """An own boundary that has passed stays the older one's; what is yet to come is the newer one's."""
-        calls = older.calls + newer.calls
-        newer.calls = calls[-self.limits.max_calls_per_recall :]
-        newer.turn = newer.turn or older.turn
-        newer.due = newer.due or (older.due and older.own is None)
-        overflow = calls[: -self.limits.max_calls_per_recall]
+        """The newer one serves what the older one did. Calls beyond what one can list are told by the older one."""
+        overflow = newer.inherit(older, self.limits.max_calls_per_recall)
         older.outcome = "merged"
         self._do(Settle(older.id, overflow, 0, "merged", "none", f"merged into {newer.id}"))
         self.recalls.end(older, Step.MERGE, "merged")
@@ -338,9 +332,7 @@ class Race:
         crowd = pending[: max(0, len(pending) - self.limits.max_rescored)]
         for recall in self.recalls:
             recall.forget_out()
-            if recall.phase is Phase.WITHDRAWN:
-                self._lapse(recall, "")
-            elif recall in crowd:
+            if recall.phase is Phase.WITHDRAWN or recall in crowd:
                 self._lapse(recall, "stale: a new turn came, and newer ones were kept")
             elif recall is not same:
                 self._rescore(recall)
@@ -402,8 +394,6 @@ class Race:
         if recall.phase is Phase.PENDING and not recall.best:
             self._do(Dropped(recall.id, "stale: a new turn came, and none of it is of use there"))
             self.recalls.end(recall, Step.LAPSE, "stale")
-
-    # ------------------------------------------------------------ small
 
     def _do(self, instruction: Instruction) -> None:
         self._instructions.append(instruction)

@@ -148,11 +148,22 @@ class Recall:
         self.due = due or (self.due and self.own is None)
         self.own = None
 
+    def inherit(self, older: Recall, max_calls: int) -> tuple[str, ...]:
+        """Serve what `older`, which never began, would have served. Returns the oldest calls beyond `max_calls`.
+
+        An own boundary that has passed stays the older one's: what is asked now is not late yet.
+        """
+        calls = older.calls + self.calls
+        self.calls = calls[-max_calls:]
+        self.turn = self.turn or older.turn
+        self.due = self.due or (older.due and older.own is None)
+        return calls[:-max_calls]
+
     def renumber(self, shift: int) -> None:
-        """The client's boundary counter went back by `shift`. Where that leads before its first, it grows no older."""
+        """The client's boundary counter moved by `shift` (< 0). Before its first, its own is that: 0 is the wire's least."""
         self.own = None if self.own is None else max(1, self.own + shift)
         self.missed = None if self.missed is None else self.missed + shift
-        self.sent_at = None if self.sent_at is None else max(0, self.sent_at + shift)
+        self.sent_at = None if self.sent_at is None else self.sent_at + shift
 
 
 class Recalls:
@@ -205,6 +216,10 @@ class Recalls:
         self.counts[verdict] += 1
         if verdict in ("failed", "stale") and self.last_id == recall.id:
             self._last_key = ""
+
+    def renumber(self, shift: int) -> None:
+        for recall in self:
+            recall.renumber(shift)
 
     def same_question(self, query: Query) -> Recall | None:
         """The one that waits or was begun last, if it asks this and may still give something."""
