@@ -160,7 +160,7 @@ class Recall:
         return calls[:-max_calls]
 
     def renumber(self, shift: int) -> None:
-        """The client's boundary counter moved by `shift` (< 0). Before its first, its own is that: 0 is the wire's least."""
+        """The client's boundary counter moved by `shift` (< 0). An own one stays positive: the wire knows no less."""
         self.own = None if self.own is None else max(1, self.own + shift)
         self.missed = None if self.missed is None else self.missed + shift
         self.sent_at = None if self.sent_at is None else self.sent_at + shift
