@@ -1,0 +1,72 @@
+"""The roots as they are watched: each with its tree, innermost first where one lies inside another."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from recalld_daemon.ingest.ports import Root
+from recalld_daemon.store.rows import Source
+from recalld_daemon.watchers.tree import FileStat, Found, Tree, Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A root and the rules for what counts below it."""
+
+    root: Root
+    tree: Tree
+
+    def shown_path(self, path: str) -> str:
+        """As a user would write it: relative to the directory that holds the root."""
+        if self.tree.only is not None:
+            return os.path.basename(path)
+        return os.path.relpath(path, os.path.dirname(self.tree.root))
+
+
+class Roots:
+    """All of them. `by_key` is by what the user named, made absolute."""
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        watched = [Watched(root, _tree(root)) for root in roots]
+        self.by_key = {one.tree.key: one for one in watched}
+
+    def owner(self, path: str) -> Watched | None:
+        """Of roots inside each other, the innermost has the file."""
+        holding = [one for one in self.by_key.values() if one.tree.holds(path)]
+        return max(holding, key=lambda one: len(one.tree.key), default=None)
+
+    def own(self, watched: Watched, found: Iterator[Found]) -> Iterator[Found]:
+        """What of the found is this root's, and no inner one's."""
+        return (item for item in found if isinstance(item, Unreadable) or self.owner(item.path) is watched)
+
+    def own_sources(self, watched: Watched, sources: dict[str, Source]) -> dict[str, Source]:
+        return {path: source for path, source in sources.items() if self.owner(path) is watched}
+
+
+def look_at(tree: Tree, paths: Sequence[str]) -> Iterator[Found]:
+    """What is there of these paths: files, and all that counts below directories."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from tree.walk(path)
+        elif file := file_stat(path):
+            yield file
+
+
+def file_stat(path: str) -> FileStat | None:
+    """None for what is not there or no regular file; what can't be looked at is left to fail when it is opened."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return FileStat(path, 0, 0, 0)
+    return FileStat(path, status.st_size, status.st_mtime_ns, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def _tree(root: Root) -> Tree:
+    path = Path(os.path.abspath(os.path.expanduser(root.path)))
+    return Tree(path.parent, only=path.name) if path.is_file() else Tree(path)
