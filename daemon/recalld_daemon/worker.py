@@ -54,10 +54,11 @@ log = logging.getLogger("recalld.worker")
 
 
 class Worker:
-    """Requests in, replies out through `send`; knows no pipe."""
+    """Requests in, replies out through `send`; knows no pipe. `step_back` is called before work that may be slow."""
 
-    def __init__(self, send: Callable[[FromWorker], None]) -> None:
+    def __init__(self, send: Callable[[FromWorker], None], step_back: Callable[[], None] = lambda: None) -> None:
         self._send = send
+        self._step_back = step_back
         self._encoder: Encoder | None = None
         self._parsers: dict[int, Iterator[Parsed]] = {}
 
@@ -80,6 +81,7 @@ class Worker:
             case EncodePassages():
                 self._encode_passages(request)
             case ParseFile():
+                self._step_back()
                 from recalld_daemon.ingest.parse import parse_file
 
                 parser = parse_file(request.path, request.source_kind, request.cursor)
@@ -106,7 +108,8 @@ class Worker:
             allow_download=request.allow_download,
             threads=request.threads,
         )
-        self._encoder = encoder = load_encoder(settings, request.role, progress)
+        # the preparation is what a user waits for at the first start: only what comes after it steps back
+        self._encoder = encoder = load_encoder(settings, request.role, progress, when_prepared=self._step_back)
         gc.collect()
         gc.freeze()  # what is loaded stays: without this a full collection takes 0.26 s
         self._send(
@@ -154,10 +157,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format=f"{role} worker: %(levelname)s %(name)s: %(message)s")
     inbox, outbox = _take_pipes()
-    if role == "bulk":
-        yield_to_others()
     threading.Thread(target=_end_with_the_daemon, args=(inbox,), daemon=True).start()
-    worker = Worker(lambda message: _write_all(outbox, pack_frame(message)))
+    step_back = yield_to_others if role == "bulk" else lambda: None
+    worker = Worker(lambda message: _write_all(outbox, pack_frame(message)), step_back)
     reader = FrameReader()
     while data := os.read(inbox, READ_BYTES):
         for body in reader.feed(data):
@@ -166,7 +168,9 @@ def main() -> None:
 
 def yield_to_others() -> None:
     """Lower this process's priority: nice, batch scheduling, idle disk class, each where the system has it."""
-    os.nice(BULK_NICE)
+    if os.getpriority(os.PRIO_PROCESS, 0) >= BULK_NICE:
+        return
+    os.setpriority(os.PRIO_PROCESS, 0, BULK_NICE)
     if sys.platform == "linux":
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

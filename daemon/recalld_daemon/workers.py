@@ -14,16 +14,15 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
-import psutil
 import trio
 
 from recalld_daemon.recall.types import EncoderUnavailable, QueryEncoding
 from recalld_daemon.worker_link import Link, RequestFailed
+from recalld_daemon.worker_state import ModelChoice, Phase, WorkerState
 from recalld_daemon.worker_wire import (
     EncodePassages,
     EncodeQuery,
@@ -42,7 +41,6 @@ from recalld_daemon.worker_wire import (
 __all__ = ["BulkWorker", "LiveWorker", "ModelChoice", "ParsedStream", "RequestFailed", "WorkerState"]
 
 Role = Literal["live", "bulk"]
-Phase = Literal["starting", "loading", "ready", "restarting", "failed", "stopped"]
 OneReply = TypeVar("OneReply", QueryEncoded, PassagesEncoded)
 
 FIRST_BACKOFF_SECONDS = 0.25  # until the first restart; doubles with each death
@@ -55,54 +53,8 @@ LIVE_HANG_SECONDS = 10.0  # a query takes 2 ms
 BULK_HANG_SECONDS = 120.0  # 256 long passages on a slow, busy machine; a parser that skips a 600 MB line
 LOAD_SECONDS = 300.0  # silence while loading: between two progress frames lie at most some seconds
 DOWNLOAD_SECONDS = 3600.0  # silence while loading, where a download is allowed
-LIVE_NICE, BULK_NICE = 0, 15
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """Which encoder, and how: the [models] part of the configuration."""
-
-    cache_dir: Path  # measured runtimes, exported graphs, token projection
-    model: str = "default"  # "default", a sentence-transformers name, or a path
-    query_prompt: str | None = None  # None: the model's own
-    passage_prompt: str | None = None
-    token_dims: int = 64
-    allow_download: bool = False
-    live_threads: int = 1  # more than one gains nothing for a short query, and loses much under contention
-    bulk_threads: int = 1
-
-
-@dataclass(slots=True)
-class WorkerState:
-    """For status; changed in place. `detail` is the progress, or why there is no worker or model."""
-
-    phase: Phase = "starting"
-    detail: str = ""
-    pid: int = 0
-    restarts: int = 0
-    loaded: Loaded | None = None  # of this life, or of the last one that was ready
-
-    @property
-    def fingerprint(self) -> str:
-        """Names the space of the vectors; "" until a model was loaded."""
-        return self.loaded.fingerprint if self.loaded else ""
-
-    def row(self) -> dict[str, str | int | float | bool | None]:
-        """What `status` tells, rss included (megabytes, 0 when there is no process)."""
-        loaded = self.loaded
-        return {
-            "state": self.phase,
-            "detail": self.detail,
-            "pid": self.pid,
-            "rss_mb": _rss_mb(self.pid),
-            "restarts": self.restarts,
-            "model": loaded.model if loaded else None,
-            "runtime": loaded.runtime if loaded else None,
-            "fingerprint": self.fingerprint or None,
-            "dims": loaded.dims if loaded else None,
-        }
 
 
 class WorkerProcess:
@@ -394,10 +346,3 @@ def _encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode(errors="replace").decode()
     return text
-
-
-def _rss_mb(pid: int) -> float:
-    try:
-        return round(psutil.Process(pid).memory_info().rss / 1e6, 1) if pid else 0.0
-    except psutil.Error:
-        return 0.0

@@ -71,7 +71,7 @@ def test_query_and_passage_meet_in_one_space(model_cache: Path) -> None:
     async def conversation(bulk: BulkWorker) -> None:
         encoded = await bulk.encode_passages(texts)
         vectors = np.frombuffer(encoded.vectors, np.float16).reshape(3, 384).astype(np.float32)
-        assert os.getpriority(os.PRIO_PROCESS, bulk.state.pid) >= 10
+        assert os.getpriority(os.PRIO_PROCESS, bulk.state.pid) == 15
         live = LiveWorker(ModelChoice(model_cache))
         async with trio.open_nursery() as nursery:
             await nursery.start(live.run)
@@ -113,6 +113,19 @@ def test_frames_of_a_parse_come_one_for_one(monkeypatch: pytest.MonkeyPatch) -> 
     check([ask, ParseMore(id=5), ParseMore(id=5)], [first, last])
     check([ask, ParseStop(id=5), ParseMore(id=5)], [first])
     check([ParseMore(id=9), ParseStop(id=9)], [])
+
+
+def test_a_parser_steps_back_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def parse_file(path: str, kind: str, cursor: int) -> list[Parsed]:
+        order.append("parse")
+        return [Parsed(id=0, passages=[], done=True)]
+
+    monkeypatch.setattr("recalld_daemon.ingest.parse.parse_file", parse_file)
+    worker = Worker(lambda message: order.append("sent"), lambda: order.append("stepped back"))
+    worker.handle(ParseFile(id=1, path="/x", source_kind="text", cursor=0))
+    assert order == ["stepped back", "parse", "sent"]
 
 
 def test_an_answer_over_the_limit_is_a_failure_of_that_request_alone() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import psutil
 import pytest
 import trio
 import trio.testing
@@ -120,7 +121,7 @@ def test_a_request_larger_than_the_pipe_is_written_while_others_wait(tmp_path: P
     check(BulkWorker, conversation)
 
 
-def test_killed_in_mid_request_costs_silence_and_heals(tmp_path: Path) -> None:
+def test_killed_in_mid_request_costs_silence_and_heals() -> None:
     async def conversation(worker: LiveWorker) -> None:
         await worker.wait_ready()
         before = worker.state.pid
@@ -282,7 +283,7 @@ def test_a_parse_that_nobody_reads_on_is_given_up(tmp_path: Path) -> None:
     check(BulkWorker, conversation)
 
 
-def test_an_unreadable_file_fails_alone(tmp_path: Path) -> None:
+def test_p025_an_unreadable_file_fails_alone_and_is_named(tmp_path: Path) -> None:
     async def conversation(worker: BulkWorker) -> None:
         async with worker.parse(tmp_path / "absent.md", "markdown", 0) as stream:
             with pytest.raises(RequestFailed, match=r"absent\.md"):
@@ -308,6 +309,22 @@ def test_a_slow_reader_is_no_hang(tmp_path: Path) -> None:
         assert worker.state.restarts == 0
 
     check(BulkWorker, conversation, hang_seconds=0.5)
+
+
+def test_p040_the_bulk_worker_yields_and_both_are_bounded() -> None:
+    async def bulk(worker: BulkWorker) -> None:
+        await worker.wait_ready()
+        assert os.getpriority(os.PRIO_PROCESS, worker.state.pid) == 15
+        assert os.sched_getscheduler(worker.state.pid) == os.SCHED_BATCH
+        assert b"OMP_NUM_THREADS=1\0" in Path(f"/proc/{worker.state.pid}/environ").read_bytes()
+
+    async def live(worker: LiveWorker) -> None:
+        await worker.wait_ready()
+        assert os.getpriority(os.PRIO_PROCESS, worker.state.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+        assert psutil.Process(worker.state.pid).num_threads() <= 3  # work, the end of the pipe, and one for luck
+
+    check(BulkWorker, bulk)
+    check(LiveWorker, live)
 
 
 def test_progress_and_state_are_told() -> None:

@@ -52,10 +52,16 @@ class ScriptedEncoder:
         )
 
 
-def load(settings: encoder.EncoderSettings, role: str, progress: Callable[[str, int, int], None]) -> ScriptedEncoder:
+def load(
+    settings: encoder.EncoderSettings,
+    role: str,
+    progress: Callable[[str, int, int], None],
+    when_prepared: Callable[[], None],
+) -> ScriptedEncoder:
     progress("reading the script", 1, 2)
     if settings.model == "missing":
         raise files.ModelError("model 'missing': there is none")
+    when_prepared()
     return ScriptedEncoder()
 
 

@@ -8,7 +8,7 @@ all that a vector depends on; vectors of two fingerprints are never compared.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -57,15 +57,19 @@ class EncodedPassages:
     ends: list[NDArray[np.uint16]]
 
 
-def load_encoder(settings: EncoderSettings, role: Role, progress: Progress) -> Encoder:
+def load_encoder(
+    settings: EncoderSettings, role: Role, progress: Progress, when_prepared: Callable[[], None] = lambda: None
+) -> Encoder:
     """The encoder for one role: "live" encodes queries, "bulk" passages; prepared first where the cache lacks it.
 
+    `when_prepared` is called between the preparation and the loading proper.
     Raises ModelError, which names the model and the remedy, and OSError (cache not writable, disk full).
     """
     progress("looking for the model", 0, 0)
     files = open_files(settings.model, settings.cache_dir, allow_download=settings.allow_download)
     job = Job(str(files.folder), str(settings.cache_dir), settings.token_dims)
     choice, projection = prepared(files, job, progress)
+    when_prepared()
     progress("loading", 0, 0)
     return Encoder(settings, role, files, choice, projection)
 
