@@ -1,4 +1,4 @@
-"""Whatever the order of passes, renames, removals and crashes: the store agrees with a model that is a dict of texts."""
+"""Whatever the order of passes, renames, removals and crashes: the store agrees with a dict of texts."""
 
 from __future__ import annotations
 

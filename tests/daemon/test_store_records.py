@@ -212,6 +212,8 @@ def test_what_refers_to_nothing_is_refused(writer: Writer) -> None:
         writer.record_impressions([SHOWN])
     with pytest.raises(NoSuchRow):
         writer.record_feedback("i1", "good", at=1.0)
+    with pytest.raises(StoreError, match="CHECK constraint"):
+        writer.record_feedback("i1", "splendid", at=1.0)
     writer.record_recall(replace(RECALL, session=None))  # a plain search belongs to no session
 
 

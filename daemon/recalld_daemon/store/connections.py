@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from recalld_daemon.store.errors import StoreError, StoreUnreadable, named
-from recalld_daemon.store.migrations import migrate, refuse_foreign
+from recalld_daemon.store.migrations import VERSION, migrate, refuse_foreign
 
 PAGE_BYTES = 8192  # a passage's vectors are about 3-7 KB: one or two pages
 WRITER_CACHE_KIB = 16_384
@@ -56,7 +56,9 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             isolation_level=None, check_same_thread=False,
         )  # fmt: skip
         try:
-            refuse_foreign(db, path)
+            version = refuse_foreign(db, path)
+            if version < VERSION:
+                raise StoreError(f"{path}: its schema is version {version}, not {VERSION}: start recalld to mend that")
             db.execute("PRAGMA query_only = ON")
             db.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
             db.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")

@@ -60,7 +60,8 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CANTOPEN: (StoreUnreadable, "it can't be opened: check that it and its directory are yours"),
     sqlite3.SQLITE_READONLY: (StoreUnreadable, "it can't be written: check that it and its directory are yours"),
     sqlite3.SQLITE_PERM: (StoreUnreadable, "it can't be opened: check its permissions"),
-    sqlite3.SQLITE_CONSTRAINT: (NoSuchRow, "a row that this write refers to does not exist"),
+    sqlite3.SQLITE_CONSTRAINT: (StoreError, "a value is not one that may stand there: this is a fault in recalld"),
+    sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: (NoSuchRow, "a row that this write refers to does not exist"),
 }
 
 
@@ -70,8 +71,8 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        found = _KINDS.get(code & 0xFF) if isinstance(code, int) else None  # the low byte is the primary code
+        code = getattr(error, "sqlite_errorcode", 0)
+        found = _KINDS.get(code) or _KINDS.get(code & 0xFF)  # the low byte is the primary code
         if found is None:
             raise
         kind, remedy = found

@@ -37,10 +37,10 @@ class VectorReads(Reads):
     def count_missing(self, encoder: int, snapshot: int) -> int:
         """How many passages have no vectors yet."""
         self._missing(encoder, snapshot, 1)  # moves the frontier, which makes the count cheap
-        low, high = self._frontier(encoder, snapshot)
+        low, high = self._frontiers[encoder, snapshot]
         sql = f"SELECT count(*) FROM passages p INDEXED BY passages_seen WHERE {{ids}} AND NOT {_ENCODED}"
         below = self._all(sql.format(ids="p.id < ?"), (low, encoder, snapshot))
-        above = self._all(sql.format(ids="p.id > ?"), (max(low - 1, high), encoder, snapshot))
+        above = self._all(sql.format(ids="p.id > ?"), (high, encoder, snapshot))
         return int(below[0][0] + above[0][0])
 
     def encoder(self, id: int) -> EncoderRecord | None:
@@ -87,13 +87,18 @@ class VectorReads(Reads):
         )
 
     def _missing(self, encoder: int, snapshot: int, limit: int) -> dict[int, bytes]:
-        """id -> hash of the newest passages without vectors. Ids between the frontiers are known to have them."""
-        low, high = self._frontier(encoder, snapshot)
+        """id -> hash of the newest passages without vectors, at most `limit`.
+
+        Between the calls a frontier is remembered: every passage with low <= id <= high has vectors. So a long backlog
+        is not walked again for each batch. It stays true, since ids are used once, and vectors go only with their last
+        passage or their snapshot; when two threads race, either one's is right.
+        """
         sql = f"""SELECT p.id, p.hash FROM passages p INDEXED BY passages_seen
             WHERE {{ids}} AND NOT {_ENCODED} ORDER BY p.id DESC LIMIT ?"""
         with self._pool.lend() as db:
             db.execute("BEGIN")
             (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()
+            low, high = self._frontiers.get((encoder, snapshot), (newest + 1, newest))
             above = dict(db.execute(sql.format(ids="p.id > ?"), (high, encoder, snapshot, limit)).fetchall())
             rest = limit - len(above)
             below = dict(db.execute(sql.format(ids="p.id < ?"), (low, encoder, snapshot, rest)).fetchall())
@@ -102,11 +107,6 @@ class VectorReads(Reads):
             low = max(below, default=-1) + 1
         self._frontiers[encoder, snapshot] = (low, high if above else max(high, newest))
         return above | below
-
-    def _frontier(self, encoder: int, snapshot: int) -> tuple[int, int]:
-        """(low, high): every passage with low <= id <= high has vectors. Stays true, since ids are used once, and
-        vectors go only with their last passage or their snapshot; so a lost race between threads loses nothing."""
-        return self._frontiers.setdefault((encoder, snapshot), (1, 0))
 
 
 def _batch_of(rows: Sequence[Any]) -> VectorBatch:
