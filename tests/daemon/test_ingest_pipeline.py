@@ -257,6 +257,29 @@ def test_a_watched_directory_may_belong_to_its_project(tmp_path: Path) -> None:
     run(tmp_path / "db", Root(work, project_scope=True), test=test)
 
 
+def test_a_transcript_that_names_its_project_late_moves_there_and_stays(tmp_path: Path) -> None:
+    root = tmp_path / "projects"
+    file = root / "-x" / "t.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text(record("Nobody says where the whinchat lives.", cwd=""))
+
+    async def test(house: House) -> None:
+        def scopes() -> set[str]:
+            keys = {id: key for key, id in house.reader.scopes().items()}
+            return {keys[p.scope] for p in house.reader.passages(house.reader.passage_ids(str(file)))}
+
+        assert scopes() == {str(file.parent)}
+        for word, cwd in (("siskin", "/p/a"), ("linnet", "/p/a/deeper")):
+            with file.open("a") as out:
+                out.write(record(f"Here we talk about the {word}.", cwd=cwd))
+            await house.until_found(word, file)
+            await house.ingest.settled()
+            assert scopes() == {"/p/a"}
+        assert house.consistent()
+
+    run(tmp_path / "db", Root(root, transcripts=True), test=test)
+
+
 def test_another_rule_moves_what_is_unchanged_to_its_scope(tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / ".git").mkdir(parents=True)

@@ -7,6 +7,7 @@ attached is remembered by id and made up for. All methods are synchronous and ca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,6 +21,24 @@ from recalld_daemon.watchers.tree import FileStat
 from recalld_daemon.worker_wire import Parsed, ParsedPassage, PassagesEncoded
 
 Missing = list[tuple[bytes, str]]  # (hash, embedded text)
+
+
+@dataclass(slots=True)
+class Pass:
+    """A file on its way into the store. scope, move_to: keys; to `move_to` the source goes with the next batch."""
+
+    file: FileStat
+    shown_path: str
+    kind: str
+    append: bool
+    scope: str = ""
+    move_to: str = ""
+    placed: bool = False  # the source has named its project
+    codec: str = ""
+    source: int = 0  # 0: not begun
+    new: int = 0
+    gone: int = 0
+    problems: int = 0
 
 
 class Keeping:
@@ -43,38 +62,47 @@ class Keeping:
     def scope_id(self, key: str) -> int:
         return self._writer.scope_id(key) if key else GLOBAL_SCOPE
 
-    def begin(self, file: FileStat, shown_path: str, kind: str, scope: int, append: bool) -> int:
+    def take(self, under_way: Pass, parsed: Parsed) -> None:
+        """Write one batch of a file: its pass is begun with the first and ended with the last, all or nothing.
+
+        What was embedded before can be found by meaning at once.
+        """
+        batch: Sequence[ParsedPassage] = parsed.passages
+        if self._undated is not None:
+            batch = [replace(p, written_at=self._undated) if p.written_at is None else p for p in batch]
+        gone: list[int] = []
+        with self._writer.transaction():
+            source = under_way.source or self._begin(under_way)
+            new = self._writer.add_passages(source, batch)
+            if parsed.done:
+                problems = under_way.problems + len(parsed.problems)
+                gone = self._writer.finish_source(
+                    source, cursor=parsed.cursor, problems=problems, codec=under_way.codec
+                )
+            moved = self._writer.set_scope(source, self.scope_id(under_way.move_to)) if under_way.move_to else []
+        under_way.source, under_way.move_to = source, ""
+        under_way.new += len(new)
+        under_way.gone += len(gone)
+        under_way.problems += len(parsed.problems)
+        self._forget(gone)
+        self._learn([*new, *moved])
+
+    def _begin(self, under_way: Pass) -> int:
+        file = under_way.file
         return self._writer.begin_source(
             file.path,
-            shown_path=shown_path,
-            kind=kind,
-            scope=scope,
+            shown_path=under_way.shown_path,
+            kind=under_way.kind,
+            scope=self.scope_id(under_way.scope),
             size=file.size,
             mtime_ns=file.mtime_ns,
             inode=file.inode & INODE_BITS,
-            append=append,
+            append=under_way.append,
         )
-
-    def add(self, source: int, batch: Sequence[ParsedPassage]) -> int:
-        """Returns how many are new. Those whose text was embedded before can be found by meaning at once."""
-        if self._undated is not None:
-            batch = [replace(p, written_at=self._undated) if p.written_at is None else p for p in batch]
-        new = self._writer.add_passages(source, batch)
-        self._learn(new)
-        return len(new)
-
-    def finish(self, source: int, last: Parsed, problems: int, codec: str) -> int:
-        """Returns how many passages are gone."""
-        gone = self._writer.finish_source(source, cursor=last.cursor, problems=problems, codec=codec)
-        self._forget(gone)
-        return len(gone)
 
     def fail(self, file: FileStat, error: str, shown_path: str, kind: str) -> None:
         stat = (file.size, file.mtime_ns, file.inode & INODE_BITS)
         self._writer.fail_source(file.path, error, shown_path=shown_path, kind=kind, stat=stat)
-
-    def move_to_scope(self, source: int, scope: int) -> None:
-        self._learn(self._writer.set_scope(source, scope))
 
     def remove(self, path: str) -> int:
         """Forget a file, or all below a directory; returns how many passages are gone."""

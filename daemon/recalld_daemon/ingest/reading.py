@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
 
 from recalld_daemon.ingest.compare import INODE_BITS, POISON, is_current
-from recalld_daemon.ingest.keeping import Keeping
+from recalld_daemon.ingest.keeping import Keeping, Pass
 from recalld_daemon.ingest.parse import goes_on, kind_of
 from recalld_daemon.ingest.paths import PathQueue
 from recalld_daemon.ingest.ports import Bulk, Gate, Report
@@ -37,6 +38,19 @@ class Turn(Protocol):
     """Runs a function in the writer's thread."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(slots=True)
+class _Look:
+    """What a look at a path found. kind: "" for none of ours; error: why it can't be told."""
+
+    watched: Watched | None
+    file: FileStat | None
+    source: Source | None
+    is_current: bool = False
+    kind: str = ""
+    append: bool = False
+    error: str = ""
 
 
 class Reading:
@@ -82,33 +96,39 @@ class Reading:
 
     async def _read_file(self, path: str) -> None:
         """Bring one path's state in the store up to what is on disk."""
-        watched = self._roots.owner(path)
-        file = await trio.to_thread.run_sync(file_stat, path)
-        source = await trio.to_thread.run_sync(self._reader.source, path)
-        if watched is None or file is None:
-            await self._forget(path, source)
+        look = await trio.to_thread.run_sync(self._look, path)
+        if look.is_current:
             return
-        if source is not None and await trio.to_thread.run_sync(self._is_current, watched, source, file):
-            return
-        try:
-            kind = await trio.to_thread.run_sync(kind_of, path)
-        except OSError as error:
-            await self._fail(watched, file, f"{error.strerror}", source.kind if source else "text")
-            return
-        if kind is None:
-            await self._forget(path, source)
-            return
-        await self._parse_patiently(watched, file, kind, source)
+        if look.watched is None or look.file is None or not (look.kind or look.error):
+            await self._forget(path, look.source)
+        elif look.error:
+            await self._fail(look.watched, look.file, look.error, look.source.kind if look.source else "text")
+        else:
+            await self._parse_patiently(look.watched, look.file, look.kind, look)
 
-    def _is_current(self, watched: Watched, source: Source, file: FileStat) -> bool:
-        return is_current(source, file) and belonging(watched.root, self._reader.scopes())(source, file.path)
+    def _look(self, path: str) -> _Look:
+        """In a thread of its own, since it touches the disk and reads the store."""
+        look = _Look(self._roots.owner(path), file_stat(path), self._reader.source(path))
+        if look.watched is None or look.file is None:
+            return look
+        if look.source is not None and is_current(look.source, look.file):
+            look.is_current = belonging(look.watched.root, self._reader.scopes())(look.source, path)
+        if not look.is_current:
+            try:
+                look.kind = kind_of(path) or ""
+                look.append = _appends(look.file, look.kind, look.source)
+            except OSError as error:
+                look.error = error.strerror or str(error)
+        return look
 
-    async def _parse_patiently(self, watched: Watched, file: FileStat, kind: str, source: Source | None) -> None:
+    async def _parse_patiently(self, watched: Watched, file: FileStat, kind: str, look: _Look) -> None:
         """Parse; when the worker dies meanwhile once more, with nobody beside; when it dies again, give the file up."""
         for alone in (False, True):
             try:
                 async with self._worker.take(alone=alone):
-                    await self._parse(watched, file, kind, source)
+                    await self._parse(
+                        watched, Pass(file, watched.shown_path(file.path), kind, look.append), look.source
+                    )
                 return
             except EncoderUnavailable as error:
                 failure = f"{POISON}: {error}"
@@ -116,44 +136,40 @@ class Reading:
                 failure = str(error)
                 break
         if await trio.to_thread.run_sync(file_stat, file.path) is None:
-            await self._forget(file.path, source)
+            await self._forget(file.path, look.source)
         else:
             await self._fail(watched, file, failure, kind)
 
-    async def _parse(self, watched: Watched, file: FileStat, kind: str, source: Source | None) -> None:
-        append = await trio.to_thread.run_sync(_appends, file, kind, source)
-        cursor = source.cursor if source is not None and append else 0
-        open_pass: int | None = None
-        problems = new = 0
-        codec = ""
-        async with self._bulk.parse(file.path, kind, cursor) as stream:
+    async def _parse(self, watched: Watched, under_way: Pass, source: Source | None) -> None:
+        path = under_way.file.path
+        cursor = source.cursor if source is not None and under_way.append else 0
+        async with self._bulk.parse(path, under_way.kind, cursor) as stream:
             async for parsed in stream:
                 await self._gate()
-                problems += self._tell_problems(file.path, parsed)
-                if open_pass is None:
-                    open_pass = await self._begin(watched, file, kind, parsed, append)
-                codec = codec or (parsed.passages[0].codec if parsed.passages else "")
-                new += await self._turn(partial(self._keeping.add, open_pass, parsed.passages))
-                if parsed.done:
-                    gone = await self._turn(partial(self._keeping.finish, open_pass, parsed, problems, codec))
-                    await self._rescope(watched, file.path, kind, parsed, open_pass)
-                    self._report("ingest.file", path=file.path, new=new, gone=gone, problems=problems)
+                self._tell_problems(path, parsed)
+                await self._turn(partial(self._write, watched, under_way, parsed, source))
+        self._report("ingest.file", path=path, new=under_way.new, gone=under_way.gone, problems=under_way.problems)
 
-    async def _begin(self, watched: Watched, file: FileStat, kind: str, first: Parsed, append: bool) -> int:
-        key = await trio.to_thread.run_sync(scope_key, watched.root, file.path, kind, first.project)
-        shown = watched.shown_path(file.path)
-        return await self._turn(lambda: self._keeping.begin(file, shown, kind, self._keeping.scope_id(key), append))
+    def _write(self, watched: Watched, under_way: Pass, parsed: Parsed, source: Source | None) -> None:
+        """In the writer's thread."""
+        if not under_way.codec and parsed.passages:
+            under_way.codec = parsed.passages[0].codec
+        self._place(watched, under_way, parsed.project, source)
+        self._keeping.take(under_way, parsed)
 
-    async def _rescope(self, watched: Watched, path: str, kind: str, last: Parsed, source: int) -> None:
-        """A transcript that did not name its project at first, and now does, moves there."""
-        if kind != "claude-code" or not last.project:
-            return
-        unknown = await trio.to_thread.run_sync(scope_key, watched.root, path, kind, "")
-        known = await trio.to_thread.run_sync(scope_key, watched.root, path, kind, last.project)
-        stored = await trio.to_thread.run_sync(self._reader.source, path)
-        scopes = await trio.to_thread.run_sync(self._reader.scopes)
-        if stored is not None and stored.scope in (GLOBAL_SCOPE, scopes.get(unknown)) and known != unknown:
-            await self._turn(lambda: self._keeping.move_to_scope(source, self._keeping.scope_id(known)))
+    def _place(self, watched: Watched, under_way: Pass, project: str, source: Source | None) -> None:
+        """Say in which scope the source is kept. A transcript that names its project only now moves there."""
+        place = partial(scope_key, watched.root, under_way.file.path, under_way.kind)
+        if not under_way.source and not under_way.append:
+            under_way.scope = place(project)
+        elif under_way.kind == "claude-code" and project and not under_way.placed:
+            nowhere = place("")
+            if source is not None and under_way.append:
+                unplaced = source.scope in (GLOBAL_SCOPE, self._reader.scopes().get(nowhere))
+            else:
+                unplaced = under_way.scope == nowhere
+            under_way.move_to = place(project) if unplaced else ""
+        under_way.placed = under_way.placed or bool(project)
 
     async def _forget(self, path: str, source: Source | None) -> None:
         if source is not None:
@@ -166,11 +182,10 @@ class Reading:
         shown = watched.shown_path(file.path)
         await self._turn(lambda: self._keeping.fail(file, error, shown, kind))
 
-    def _tell_problems(self, path: str, parsed: Parsed) -> int:
+    def _tell_problems(self, path: str, parsed: Parsed) -> None:
         for problem in parsed.problems:
             log.info("%s:%d: %s", path, problem.line, problem.text)
             self._report("ingest.problem", path=path, line=problem.line, text=problem.text)
-        return len(parsed.problems)
 
 
 def _appends(file: FileStat, kind: str, source: Source | None) -> bool:
