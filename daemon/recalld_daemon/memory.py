@@ -24,7 +24,7 @@ from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.cascade import Deepener, LateInteraction, Recaller
-from recalld_daemon.recall.types import Lane
+from recalld_daemon.recall.types import Lane, Query, View
 from recalld_daemon.store.lane import LexicalLane
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.writer import Writer, open_writer
@@ -34,6 +34,9 @@ SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs
 PRUNE_SECONDS = 3600.0
 
 T = TypeVar("T")
+
+# The first query of a process counts how rare each word is and touches cold files: 50 ms that nobody should wait for.
+WARM_UP = Query("what did we learn about this", ("learn", "note", "error", "change", "file"), "")
 
 log = logging.getLogger(__name__)
 
@@ -100,10 +103,10 @@ class Memory:
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
-            nursery.start_soon(partial(self._open_index, live, self.ingest, feed))
+            nursery.start_soon(partial(self._open_index, live, self.ingest, feed, config.late_interaction))
             nursery.start_soon(self._keep_saved, config)
 
-    async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed) -> None:
+    async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
         encoder = await self._turn(
             lambda: self.writer.encoder_id(
@@ -120,6 +123,7 @@ class Memory:
         self.index, self._recaller = index, None
         await self._turn(lambda: self.writer.set_live(encoder, 0))
         state = index.state()
+        await self.recaller(live, late_interaction).run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None)
         feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
         log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
 

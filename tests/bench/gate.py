@@ -187,7 +187,7 @@ def _threshold(runs: Sequence[Run], held: dict[str, Model], memories: Sequence[M
     goldless = [run for run in runs if run.kind.startswith("goldless")]
     bests = []
     for run in goldless:
-        passed = _decision(run, replace(held[run.pool], threshold=0.0), memories)
+        passed = _decision(run, replace(held[run.pool], threshold=1e-9), memories)
         bests.append(max((candidate.probability for candidate in passed), default=0.0))
     return round(float(np.quantile(bests, 1 - FALSE_RATE)) + 0.005, 2)
 

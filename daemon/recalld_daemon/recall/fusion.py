@@ -16,7 +16,7 @@ from recalld_daemon.recall.types import Candidate, Float32, LaneHits
 
 RRF_K = 60  # Cormack, Clarke, Büttcher 2009; the design's choice
 LANE_LIMIT = 100  # candidates per lane: what late interaction is affordable for
-LANE_WEIGHTS: Mapping[str, float] = {"dense": 1.0, "lexical": 0.7}  # best mean MRR of .3 to 1 on tests/bench/gate.py's pools
+LANE_WEIGHTS: Mapping[str, float] = {"dense": 1.0, "lexical": 0.7}  # best of .3 to 1 by tests/bench/gate.py
 OTHER_LANE_WEIGHT = 0.5
 
 Shares = Callable[[str, LaneHits], Float32]  # (lane, hits) -> (n,) what each hit adds to its passage's score
