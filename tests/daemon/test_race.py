@@ -213,6 +213,19 @@ def test_a_shallower_answer_that_comes_late_is_ignored_but_ends_the_recall_if_it
     )
 
 
+def test_after_its_final_answer_a_recall_is_not_heard_any_more() -> None:
+    assert (
+        push()
+        >> TurnBegan(1, A)
+        << StartRecall("r1", A, 1, ())
+        >> AnswerReady("r1", "late", (offer("a1"),), final=True)
+        << Send("r1", "late", 1, 0, (offer("a1"),))
+        << Settle("r1", (), 1, "ready", "late", "")
+        >> AnswerReady("r1", "full", (offer("b2"),), final=True)
+        >> RecallFailed("r1", "late news")
+    )
+
+
 def test_once_something_of_it_was_taken_the_rest_is_void_and_it_is_cancelled() -> None:
     assert (
         push()
@@ -516,6 +529,21 @@ def test_boundary_numbers_that_repeat_or_go_back_make_nothing_older() -> None:
         >> BoundaryReached(2, 1)
         >> BoundaryReached(7, 1, ("o7",))
         << Delivered("r1", ("o7",), "slipped", 7, "full")
+    )
+
+
+def test_what_a_second_report_of_its_own_boundary_took_has_won() -> None:
+    assert (
+        push()
+        >> TurnBegan(1, A)
+        << StartRecall("r1", A, 1, ())
+        >> AnswerReady("r1", "full", (offer("o7"),), final=True)
+        << Send("r1", "full", 1, 0, (offer("o7"),))
+        << Settle("r1", (), 1, "ready", "full", "")
+        >> BoundaryReached(1, 1)
+        << Slipped("r1", 1)
+        >> BoundaryReached(1, 1, ("o7",))
+        << Delivered("r1", ("o7",), "won", 1, "full")
     )
 
 

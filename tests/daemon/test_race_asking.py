@@ -208,6 +208,38 @@ def test_a_question_whose_answer_is_still_undelivered_joins_it_and_makes_it_fres
     )
 
 
+def test_a_recall_that_slipped_and_is_joined_by_a_call_still_open_waits_for_that_call() -> None:
+    assert (
+        push()
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> ToolEnded("c1")
+        >> BoundaryReached(1, 0)
+        << Slipped("r1", 1)
+        >> ToolStarted("c2", A)
+        >> BoundaryReached(2, 0)
+        >> BoundaryReached(6, 0)
+        >> AnswerReady("r1", "full", (offer("o7"),), final=True)
+        << Send("r1", "full", 0, 6, (offer("o7"),))
+        << Settle("r1", ("c1", "c2"), 0, "ready", "full", "")
+    )
+
+
+def test_a_question_asked_again_needs_no_rescoring_and_the_one_under_way_is_void() -> None:
+    assert (
+        push()
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> AnswerReady("r1", "late", (offer("o7"),), final=False)
+        << Send("r1", "late", 0, 0, (offer("o7"),))
+        >> BoundaryReached(1, 1)
+        << Rescore("r1", ("o7",), 1)
+        >> ToolStarted("c2", A)
+        << Send("r1", "late", 1, 1, (offer("o7"),))
+        >> Rescored("r1", 1, ())
+    )
+
+
 def test_a_question_that_was_answered_or_met_silence_is_not_run_again() -> None:
     talk = push()
     assert (
