@@ -128,7 +128,7 @@ class Recalls:
         if trace is not None:
             trace.stage_ms.setdefault(stage, (trio.current_time() - began) * 1000)
             trace.answer, trace.passages = judged.answer, judged.passages
-        if start.turn:
+        if start.turn and start.turn >= live.standing[0]:
             live.standing = (start.turn, judged.passing)
         for pending in judged.offers:
             live.keep(pending)
