@@ -3,9 +3,9 @@
 Theory of operation. `handle(event, at)` takes what happened and returns what to do; there is no socket, task, clock or
 chance in here, and all that decides a race lies in this file and in `race_recall` (the phases of one recall).
 
-- A turn or a started tool call *asks*. A question equal to the last one is not run again: it joins the recall that
-  still has something to give, or is turned away as a repeat if that ended shown or silent. Otherwise a recall is made;
-  it begins when fewer than `max_running` run. One waits, no more: a newer one merges it and serves its calls too.
+- A turn or a tool call *asks*. A question equal to the last is not run again: it joins the recall that still has
+  something to give, or is turned away as a repeat if that ended shown or silent. Otherwise a recall is made, and begins
+  when fewer than `max_running` run. One waits, no more: a newer one merges it and serves its calls too.
 - An answer is the best so far. It is sent at once (push), or kept until the outbox is asked (pull).
 - A boundary first tells what was taken (push), then passes: a recall whose own boundary it was slips; one that is
   `stale_after` boundaries past its own is dropped.
@@ -280,10 +280,12 @@ class Race:
         self._drop_if_emptied(recall)
 
     def _merge(self, older: Recall, newer: Recall) -> None:
-        """The newer one serves what the older one did. Calls beyond what one can list are told by the older one."""
+        """The newer one serves what the older one did, as far as one can; calls beyond that are told that it is over."""
         overflow = newer.inherit(older, self.limits.max_calls_per_recall)
         older.outcome = "merged"
-        self._do(Settle(older.id, overflow, 0, "merged", "none", f"merged into {newer.id}"))
+        self._do(Settle(older.id, (), 0, "merged", "none", f"merged into {newer.id}"))
+        if overflow:
+            self._turn_away(0, overflow, "silent", f"more calls at once than {newer.id} can serve")
         self.recalls.end(older, Step.MERGE, "merged")
 
     def _turn_away(self, turn: int, calls: tuple[str, ...], outcome: Outcome, reason: str) -> None:

@@ -125,16 +125,17 @@ def test_one_that_waited_too_long_is_settled_stale() -> None:
     )
 
 
-def test_more_calls_than_a_settled_can_list_are_told_by_the_older_one() -> None:
+def test_calls_beyond_what_one_recall_can_serve_are_told_that_it_is_over() -> None:
     assert (
         busy(max_calls_per_recall=2)
         >> ToolStarted("c2", B)
         >> ToolStarted("c3", C)
         << Settle("r2", (), 0, "merged", "none", "merged into r3")
         >> ToolStarted("c4", D)
-        << Settle("r3", ("c2",), 0, "merged", "none", "merged into r4")
+        << Settle("r3", (), 0, "merged", "none", "merged into r4")
+        << Settle("r5", ("c2",), 0, "silent", "none", Like("more calls at once than r4"))
         >> ToolStarted("c5", D)
-        << Settle("r5", ("c5",), 0, "repeat", "none", Like("r4, which serves many"))
+        << Settle("r6", ("c5",), 0, "repeat", "none", Like("r4, which serves many"))
     )
 
 
