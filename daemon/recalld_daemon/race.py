@@ -9,14 +9,14 @@ chance in here, and all that decides a race lies in this file and in `race_recal
 - An answer is the best so far. It is sent at once (push), or kept until the outbox is asked (pull).
 - A boundary first tells what was taken (push), then passes: a recall whose own boundary it was slips; one that is
   `stale_after` boundaries past its own is dropped.
-- Once anything of a recall was shown, the rest of it is void, here and in the client: it is cancelled.
+- Once anything of a recall was shown, the rest is void, here and in the client, and it is cancelled.
 - A new turn changes the context. The client forgets what it has not shown; what is pending here, and what recalls
   begun before may still answer, is rescored against the new turn before it is sent again.
 
 Why no passage is shown twice although messages cross: an offer that was sent holds its passage until the client can
 no longer show it, that is, until a newer turn or a boundary past its staleness has been reported; reports come in
-order, so by then all that was taken is known. Until then no other recall may offer that passage, even if it was
-replaced or withdrawn meanwhile. Passages that were shown are remembered, the last `max_delivered` of them.
+order, so by then all that was taken is known. Till then no other recall may offer it, even if it was replaced or
+withdrawn meanwhile. Of the passages that were shown the last `max_delivered` are remembered.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class Race:
     def _recall_failed(self, recall_id: str, reason: str) -> None:
         recall = self.recalls.get(recall_id)
         if recall is not None and recall.phase is Phase.RUNNING:
-            stands = f"; the answer of stage {recall.stage!r} stands" if recall.best else ""
+            stands = f"; what stage {recall.stage!r} found stands" if recall.best else ""
             self._finish(recall, "failed", reason + stands)
 
     def _rescored(self, recall_id: str, turn: int, keep: tuple[str, ...]) -> None:
@@ -211,9 +211,9 @@ class Race:
         if recall is None or recall.rescoring is None or turn != self.turn:
             return
         asked, recall.rescoring = recall.rescoring, None
-        before = recall.best
-        recall.best = tuple(o for o in before if o.id in keep or o.id not in asked)
-        if any(o.id not in asked for o in before):
+        more = any(o.id not in asked for o in recall.best)
+        recall.best = tuple(o for o in recall.best if o.id in keep or o.id not in asked)
+        if more:
             self._rescore(recall)
         else:
             self._offer(recall, recall.best)
@@ -280,7 +280,7 @@ class Race:
         self._drop_if_emptied(recall)
 
     def _merge(self, older: Recall, newer: Recall) -> None:
-        """The newer one serves what the older one did, as far as one can; calls beyond that are told that it is over."""
+        """The newer one serves what the older one did, as far as one can; calls beyond that are told it is over."""
         overflow = newer.inherit(older, self.limits.max_calls_per_recall)
         older.outcome = "merged"
         self._do(Settle(older.id, (), 0, "merged", "none", f"merged into {newer.id}"))
@@ -343,8 +343,7 @@ class Race:
 
     def _show(self, recall: Recall, ids: tuple[str, ...], number: int) -> None:
         """These were shown at boundary `number`; the rest of the recall is void."""
-        timing = recall.timing_at(number)
-        shown = [recall.out[id] for id in ids]
+        timing, shown = recall.timing_at(number), [recall.out[id] for id in ids]
         self.recalls.remember(offer.passage for offer, _ in shown)
         self._do(Delivered(recall.id, ids, timing, number, shown[0][1]))
         if recall.phase is Phase.RUNNING:

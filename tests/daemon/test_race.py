@@ -162,7 +162,7 @@ def test_what_was_found_before_a_failure_stands() -> None:
         >> AnswerReady("r1", "fused", (offer("o7"),), final=False)
         << Send("r1", "fused", 1, 0, (offer("o7"),))
         >> RecallFailed("r1", "the encoder died")
-        << Settle("r1", (), 1, "ready", "fused", Like("the encoder died; .*'fused' stands"))
+        << Settle("r1", (), 1, "ready", "fused", Like("the encoder died; .*'fused' found stands"))
         >> BoundaryReached(1, 1, ("o7",))
         << Delivered("r1", ("o7",), "won", 1, "fused")
     )
