@@ -13,7 +13,7 @@ import argparse
 import json
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -87,13 +87,17 @@ def main() -> None:
 
 
 def word_weights(pools: Sequence[Pool]) -> dict[str, float]:
-    """stem -> weight in 0..WORD_CEILING: log of the share of passages that hold it, the mean over pools."""
-    shares: dict[str, float] = defaultdict(float)
+    """stem -> weight in 0..WORD_CEILING: log of the share of passages that hold it, the mean over pools.
+
+    Only words that at least two pools know: what one project says all day (its name, its people) is not ordinary.
+    """
+    shares: dict[str, list[float]] = defaultdict(list)
     for pool in pools:
-        for text in pool.texts:
-            for word in words.content_stems(text):
-                shares[word] += 1 / len(pool.texts) / len(pools)
-    weights = {word: log(share) / log(WORD_FLOOR) for word, share in shares.items() if len(word) > 1}
+        counts = Counter(word for text in pool.texts for word in words.content_stems(text))
+        for word, count in counts.items():
+            if count > 1 and len(word) > 1:
+                shares[word].append(count / len(pool.texts))
+    weights = {word: log(sum(s) / len(pools)) / log(WORD_FLOOR) for word, s in shares.items() if len(s) > 1}
     return {word: round(w, 2) for word, w in sorted(weights.items()) if w < WORD_CEILING}
 
 

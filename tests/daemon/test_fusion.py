@@ -17,8 +17,8 @@ SHARES = [reciprocal_rank, weighted_score]
 @st.composite
 def ranked(draw: st.DrawFn) -> LaneHits:
     ids = draw(st.lists(st.integers(1, 60), unique=True, max_size=30))
-    scores = sorted(draw(st.lists(st.floats(-1, 40, width=32), min_size=len(ids), max_size=len(ids))), reverse=True)
-    return LaneHits(np.array(ids, np.int64), np.array(scores, np.float32))
+    scores = sorted(draw(st.lists(st.integers(-64, 2560), min_size=len(ids), max_size=len(ids))), reverse=True)
+    return LaneHits(np.array(ids, np.int64), np.array(scores, np.float32) / 64)
 
 
 def order(

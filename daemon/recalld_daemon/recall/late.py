@@ -1,9 +1,9 @@
 """Late interaction: every token of the query looks for its best match among a passage's tokens.
 
 A passage's score is the mean over the query's tokens of that best match (max-sim, ColBERT), on the token vectors the
-index keeps: 64 dims, int8. The token of highest relevance, around which the snippet is cut, is the passage token that
-wins most: the sum of the similarities of those query tokens whose best match it is. All of a hundred passages is one
-matrix product; BLAS runs on one thread by the process's own setting, since two are slower under load.
+index keeps: 64 dims, int8. The token of highest relevance, around which the snippet is cut, is the one that is most
+like the whole query together with its neighbours (`peak`). All of a hundred passages is one matrix product; BLAS runs
+on one thread by the process's own setting, since two are slower under load.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from recalld_daemon.recall.types import TOKEN_SCALE, Candidate, Float32, TokenBl
 
 LATE_LIMIT = 100  # candidates that are re-ordered; the rest keep their order below them
 FOCUS_DEPTH = 10  # candidates that get a focus: more than the gate judges
+PEAK_REACH = 2  # tokens; with 0 the snippet holds .357 of the answers' words, with 1 .386, with 4 .330
 LATE_WEIGHT = 3.0  # fused scores reach 1.7. Flat from 1.5 to 5 on notes and pages; talk gains up to 5 (LoCoMo MRR +.10)
 
 
@@ -39,15 +40,22 @@ def max_sim(query_tokens: Float32, block: TokenBlock) -> Float32:
 
 
 def peak(query_tokens: Float32, vectors: NDArray[np.int8]) -> int:
-    """The row of one passage's tokens (T, t), T > 0, that wins most of the query; of equal ones the first.
+    """The row of one passage's tokens (T, t), T > 0, that is the most relevant; of equal ones the first.
+
+    A token's relevance is the sum of its similarities to all of the query's tokens, taken twice, and those of its
+    PEAK_REACH neighbours on either side. On 580 questions of NQ, QED and XQuAD the snippet around it holds .395 of the
+    answer's words; around the token that wins most of max-sim, often the question's own word, .303; around the query's
+    terms .337, around any token .206.
 
     >>> eye = np.eye(4, dtype=np.float32)
-    >>> peak(eye[[0, 0, 1]], (127 * eye[[3, 1, 0]]).astype(np.int8))  # two of three tokens match e0
-    2
+    >>> peak(eye[[0, 0, 1]], (127 * eye[[0, 3, 3, 3, 1, 0, 0]]).astype(np.int8))
+    5
     """
-    sims = _sims(query_tokens, vectors)  # (T, Tq)
-    winners = sims.argmax(axis=0)  # (Tq,)
-    return int(np.bincount(winners, sims.max(axis=0).clip(min=0.0), len(vectors)).argmax())
+    own = _sims(query_tokens, vectors).sum(axis=1, dtype=np.float64)  # (T,)
+    sums = np.concatenate([[0.0], np.cumsum(own)])  # (T + 1,)
+    rows = np.arange(len(own))
+    after, before = np.minimum(rows + PEAK_REACH + 1, len(own)), np.maximum(rows - PEAK_REACH, 0)
+    return int((sums[after] - sums[before] + own).round(6).argmax())
 
 
 def _sims(query_tokens: Float32, vectors: NDArray[np.int8]) -> Float32:
