@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recall_made import hits
 
+from recall_made import hits
 from recalld_daemon.recall.fusion import RRF_K, Shares, fuse, reciprocal_rank, weighted_score
 from recalld_daemon.recall.types import LaneHits
 
