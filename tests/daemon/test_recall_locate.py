@@ -61,6 +61,18 @@ def test_moved_text_is_found_again(tmp_path: Path, codec: str, added: str) -> No
     assert read(passage, "ledger port is 9090") == ("ledger port is 9090", True)
 
 
+def test_p016_a_masked_passage_is_found_again_by_what_is_not_secret(tmp_path: Path) -> None:
+    path = tmp_path / "note.md"
+    body = b"the ledger uses ghp_" + b"a1B2" * 9 + b" against the archive host"
+    path.write_bytes(b"one line that is new\n" + body)
+    old = Passage(1, str(path), "notes/note.md", 0, len(body), decode_span(body, "utf-8"), "utf-8")
+    assert "a1B2" not in old.text
+    start = old.text.index("archive")
+    found = locate(old, start, start + 7)
+    assert found is not None
+    assert path.read_bytes()[found.start : found.end] == b"archive"
+
+
 def test_of_several_places_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "twice.md"
     body = TEXT.encode()

@@ -1,17 +1,19 @@
 """Where a snippet stands in its file now: read again at answer time, because files change behind an index.
 
 If the passage's bytes still decode to its text, the snippet's offsets are exact. If not, the passage is looked for in
-the neighbourhood of its old place, then in the whole file up to SEARCH_LIMIT, and at last the snippet's own words.
+the neighbourhood of its old place, then the snippet's own words there, then both in the file's first SEARCH_LIMIT.
 What is not found was edited away, and is never shown. Nothing here raises for a missing, unreadable or strange file.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 
-from recalld_daemon.ingest.offsets import byte_span, decode_span
+from recalld_daemon.ingest.offsets import byte_span, decode_span, plain_text
+from recalld_daemon.ingest.redact import MASK
 from recalld_daemon.recall.types import Passage
 
 NEAR_BYTES = 64 * 1024  # before and after the old place; most edits move text by less
@@ -62,14 +64,15 @@ def _moved(fd: int, size: int, passage: Passage, start_char: int, end_char: int)
     snippet = passage.text[start_char:end_char]
     near = _even(max(0, passage.start - NEAR_BYTES))
     windows = [(near, passage.end + NEAR_BYTES - near)]
-    if size > windows[0][1]:
+    if near > 0 or size > windows[0][1]:
         windows.append((0, SEARCH_LIMIT))
-    for text, offset in ((passage.text, start_char), (snippet, 0)):
-        if len(text) < LEAST_OWN and text is snippet:
-            continue
-        for at, length in windows:
-            raw = os.pread(fd, min(length, SEARCH_LIMIT), at)
-            found = _nearest(decode_span(raw, passage.codec), text, passage.start - at)
+    for at, length in windows:
+        raw = os.pread(fd, min(length, SEARCH_LIMIT), at)
+        text = plain_text(raw, passage.codec)
+        for wanted, offset in ((passage.text, start_char), (snippet, 0)):
+            if wanted is snippet and len(snippet) < LEAST_OWN:
+                continue
+            found = _nearest(text, wanted, passage.start - at)
             if found >= 0:
                 start, end = byte_span(raw, passage.codec, found + offset, found + offset + len(snippet))
                 return Located(at + start, at + end, moved=True)
@@ -77,13 +80,13 @@ def _moved(fd: int, size: int, passage: Passage, start_char: int, end_char: int)
 
 
 def _nearest(text: str, wanted: str, around: int) -> int:
-    """Where `wanted` begins in `text`, of several places the one nearest to `around`; -1: nowhere."""
-    best = found = text.find(wanted)
-    while found >= 0:
-        if abs(found - around) < abs(best - around):
-            best = found
-        found = text.find(wanted, found + 1)
-    return best
+    """Where `wanted` begins in `text`, of several places the one nearest to `around`; -1: nowhere.
+
+    A masked character of `wanted` stands for any: the file holds the secret that was there.
+    """
+    pattern = re.compile("".join("." if letter == MASK else re.escape(letter) for letter in wanted), re.DOTALL)
+    places = (match.start() for match in pattern.finditer(text))
+    return min(places, key=lambda place: abs(place - around), default=-1)
 
 
 def _even(offset: int) -> int:
