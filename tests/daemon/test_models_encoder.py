@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -192,3 +194,10 @@ def test_without_onnx_torch_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def _cannot(module: object, path: Path) -> None:
     raise RuntimeError("unsupported operator")
+
+
+def test_nothing_is_reported_to_the_maker_of_a_runtime(tmp_path: Path) -> None:
+    """ONNX Runtime would leave a session's identifier in the temporary directory, and send it."""
+    code = "import recalld_daemon.models.runtimes.onnx_session"
+    subprocess.run([sys.executable, "-c", code], env=dict(os.environ, TMPDIR=str(tmp_path)), check=True)
+    assert list(tmp_path.iterdir()) == []

@@ -150,9 +150,9 @@ def test_all_who_wait_are_told_when_it_dies(tmp_path: Path) -> None:
             refused.append(text)
 
         async with trio.open_nursery() as nursery:
-            for text in (f"wait:{tmp_path / 'fifo'}", "a", "b"):
+            for text in (f"wait:{tmp_path / 'fifo'}", "a", "b"):  # trio starts tasks in any order: one by one
                 nursery.start_soon(ask, text)
-            await trio.testing.wait_all_tasks_blocked()
+                await trio.testing.wait_all_tasks_blocked()
             os.kill(worker.state.pid, signal.SIGKILL)
         assert len(refused) == 3
 
