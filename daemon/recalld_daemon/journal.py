@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -18,9 +18,11 @@ import trio
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.store.writer import Writer
 
+Gate = Callable[[], Awaitable[None]]
 Note = Callable[[Writer], object]
 QUEUE = 4096  # notes; some hundred bytes to some KB each
 BATCH = 64  # notes per transaction
+GATE_SECONDS = 1.0  # for which notes give way to recalls, which take milliseconds
 
 T = TypeVar("T")
 
@@ -36,10 +38,10 @@ class _Promise(Generic[T]):
 
 
 class Journal:
-    """`turns` is the limiter (of one) that everything which writes shares."""
+    """`turns` is the limiter (of one) that everything which writes shares; notes wait at `gate` while recalls run."""
 
-    def __init__(self, writer: Writer, turns: trio.CapacityLimiter) -> None:
-        self._writer, self._turns = writer, turns
+    def __init__(self, writer: Writer, turns: trio.CapacityLimiter, gate: Gate = trio.lowlevel.checkpoint) -> None:
+        self._writer, self._turns, self._gate = writer, turns, gate
         self._send, self._receive = trio.open_memory_channel[Note | _Promise[Any]](math.inf)
         self.dropped = 0
 
@@ -84,6 +86,8 @@ class Journal:
         notes = [item for item in batch if not isinstance(item, _Promise)]
         with trio.CancelScope(shield=True):
             if notes:
+                with trio.move_on_after(GATE_SECONDS):
+                    await self._gate()
                 await trio.to_thread.run_sync(self._write_notes, notes, limiter=self._turns)
             for item in batch:
                 if isinstance(item, _Promise):

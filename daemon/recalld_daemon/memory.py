@@ -7,6 +7,7 @@ space of its own: its vectors are made anew while words are found as before, and
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -124,6 +125,8 @@ class Memory:
         await self._turn(lambda: self.writer.set_live(encoder, 0))
         state = index.state()
         await self.recaller(live, late_interaction).run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None)
+        gc.collect()
+        gc.freeze()  # what is open stays open: later collections need not walk it
         feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
         log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 
 import trio
@@ -24,6 +25,7 @@ from recalld_daemon.recall.types import Answer, Candidate, Passage, PassageReade
 from recalld_protocol.messages import Snippet
 
 JUDGING_THREADS = 4  # at once; each is mostly SQLite and file reads
+GRACE_SECONDS = 0.006  # how long a fused answer waits for the late one: judging both costs more than that difference
 
 log = logging.getLogger(__name__)
 Tell = Callable[[LiveSession, AnswerReady | RecallFailed], None]
@@ -45,6 +47,23 @@ class Judged:
     offers: list[Pending]
     passing: frozenset[int]
     reason: str
+
+
+class _Judging:
+    """One recall's judgements. The last answer's is made in the recall's own thread, before the answer is out."""
+
+    def __init__(self, judge: Callable[[Answer], Judged]) -> None:
+        self.judge = judge
+        self._last: Judged | None = None
+
+    def last(self, answer: Answer) -> None:
+        self._last = self.judge(answer)
+
+    def is_last(self, answer: Answer) -> bool:
+        return self._last is not None and self._last.answer is answer
+
+    def ready(self, answer: Answer) -> Judged | None:
+        return self._last if self.is_last(answer) else None
 
 
 class Recalls:
@@ -81,37 +100,48 @@ class Recalls:
 
     async def _recall(self, live: LiveSession, start: StartRecall, began: float) -> None:
         if not start.query.text:
-            self._tell(live, AnswerReady(start.recall, "none", (), True, "nothing telling to recall by"))
+            reason = start.query.silence or "nothing telling to recall by"
+            self._tell(live, AnswerReady(start.recall, "none", (), True, reason))
             return
+        shown = live.race.excluded(start.recall)
+        context = gate.Context(
+            query=start.query, shown=shown, texts=live.conversation.texts(), shift=self._settings.threshold_shift
+        )
+        judging = _Judging(partial(self._judge, live.id, start, context))
         send, receive = trio.open_memory_channel[Answer](8)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._retrieve, live, start.query, send)
-            judged: Judged | None = None
+            nursery.start_soon(self._retrieve, live, start.query, shown, send, judging.last)
             final = False
             async for answer in receive:
-                judged = await self._judge(live, start, _newest(receive, answer))
-                state = receive.statistics()
-                final = not state.open_send_channels and not state.current_buffer_used
+                judged = judging.ready(answer) or await self._judge_early(receive, answer, judging)
+                final = judging.is_last(judged.answer)
                 self._answer(live, start, judged, began, final)
-            if not final:
-                if judged is None:
-                    self._tell(live, RecallFailed(start.recall, "no lane answered"))
-                else:
-                    self._answer(live, start, judged, began, True)
+        if not final:
+            self._tell(live, RecallFailed(start.recall, "its last answer could not be judged"))
 
-    async def _retrieve(self, live: LiveSession, query: Query, send: trio.MemorySendChannel[Answer]) -> None:
+    async def _retrieve(
+        self,
+        live: LiveSession,
+        query: Query,
+        exclude: frozenset[int],
+        send: trio.MemorySendChannel[Answer],
+        last: Callable[[Answer], None],
+    ) -> None:
         with send:
-            await self._recaller().run(query, live.view(), frozenset(), send.send_nowait)
+            await self._recaller().run(query, live.view(), exclude, send.send_nowait, last)
 
-    async def _judge(self, live: LiveSession, start: StartRecall, answer: Answer) -> Judged:
-        context = gate.Context(
-            query=start.query, shown=live.race.excluded(start.recall), texts=live.conversation.texts(),
-            shift=self._settings.threshold_shift,
-        )  # fmt: skip
-        work = self._judge_now
-        return await trio.to_thread.run_sync(work, live.id, start, answer, context, limiter=self._limiter)
+    async def _judge_early(
+        self, receive: trio.MemoryReceiveChannel[Answer], answer: Answer, judging: _Judging
+    ) -> Judged:
+        """Judge an answer that is not the last, unless a deeper one comes within GRACE_SECONDS."""
+        with trio.move_on_after(GRACE_SECONDS):
+            async for deeper in receive:
+                answer = deeper
+                if judged := judging.ready(deeper):
+                    return judged
+        return await trio.to_thread.run_sync(judging.judge, answer, limiter=self._limiter)
 
-    def _judge_now(self, session: str, start: StartRecall, answer: Answer, context: gate.Context) -> Judged:
+    def _judge(self, session: str, start: StartRecall, context: gate.Context, answer: Answer) -> Judged:
         passages = self._reader.passages(gate.depth_of(answer))
         others = [passage for passage in passages if PurePath(passage.path).stem != session]
         decision = gate.decide(answer, others, context)
@@ -160,11 +190,3 @@ def passes_but_for_known(candidate: Candidate) -> bool:
 
 def new_trace(start: StartRecall, began: float) -> Trace:
     return Trace(start.recall, start.turn, start.calls, start.query.text, began=began, at=time.time())
-
-
-def _newest(receive: trio.MemoryReceiveChannel[Answer], answer: Answer) -> Answer:
-    while True:
-        try:
-            answer = receive.receive_nowait()
-        except (trio.WouldBlock, trio.EndOfChannel):
-            return answer

@@ -167,13 +167,16 @@ def main() -> None:
 
 
 def yield_to_others() -> None:
-    """Lower this process's priority: nice, batch scheduling, idle disk class, each where the system has it."""
+    """Lower this process's priority: nice, idle scheduling, idle disk class, each where the system has it.
+
+    Idle, not batch: a batch process keeps its core for its slice (3 ms) when a recall wakes up, an idle one gives way.
+    """
     if os.getpriority(os.PRIO_PROCESS, 0) >= BULK_NICE:
         return
     os.setpriority(os.PRIO_PROCESS, 0, BULK_NICE)
     if sys.platform == "linux":
         with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         with suppress(psutil.Error, OSError):
             psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
 

@@ -26,10 +26,11 @@ from bench_tools import keep, quantile, spread, table
 
 from recalld_client import Session
 from recalld_daemon.demo.private import PrivateDaemon, is_settled, private_daemon, progress_line
-from recalld_protocol.messages import Ping
+from recalld_protocol.messages import Ping, Settled
 
 PROBES = 300
 BOUNDARIES = 3000
+PAUSE_SECONDS = 0.01  # between two calls; a real agent pauses longer
 
 
 def main() -> None:
@@ -91,7 +92,7 @@ def wait_and_ping(daemon: PrivateDaemon, size: int) -> list[float]:
             status = daemon.status()
             if status is not None:
                 print(f"\r{size}: {progress_line(status)}  {last - began:.0f} s", end="", flush=True)
-                if is_settled(status):
+                if is_settled(status) and status.topics["models"]["bulk_state"] == "ready":
                     print()
                     return delays
 
@@ -102,20 +103,27 @@ def race(daemon: PrivateDaemon, asked: list[str]) -> dict[str, list[float]]:
     with Session("bench", cwd="/", endpoints=daemon.endpoints) as session:
         assert session.connect(5.0), session.problem
         for text in [*asked[:20], *asked]:  # the first twenty warm up
+            time.sleep(PAUSE_SECONDS)
             began = time.perf_counter()
             call = session.tool_started("Bash", text)
+            settled = settled_of(session, call.id)
+            times["settled"].append((time.perf_counter() - began) * 1000)
             session.tool_ended(call, "", True)
-            session.boundary(wait_seconds=5.0)
-            ours = (time.perf_counter() - began) * 1000
-            while not (settled := session.outcomes()):
-                session.wait(0.5)
-            for stage, ms in settled[-1].stage_ms.items():
+            session.boundary()
+            for stage, ms in settled.stage_ms.items():
                 times[stage].append(ms)
-            if settled[-1].stage_ms:
-                times["full"].append(max(settled[-1].stage_ms.values()))
-            times["settled"].append(ours)
-            time.sleep(0.01)
+            if settled.stage_ms:
+                times["full"].append(max(settled.stage_ms.values()))
     return {stage: values[20:] for stage, values in times.items()}
+
+
+def settled_of(session: Session, call: str) -> Settled:
+    """Wait for what became of a call's recall, as its tool would: asleep."""
+    while True:
+        for settled in session.outcomes():
+            if call in settled.calls:
+                return settled
+        session.wait(1.0)
 
 
 def boundaries(daemon: PrivateDaemon, asked: list[str]) -> tuple[list[float], list[float]]:
@@ -130,8 +138,7 @@ def boundaries(daemon: PrivateDaemon, asked: list[str]) -> tuple[list[float], li
             empty.append((time.perf_counter() - began) * 1e6)
         for text in asked:
             call = session.tool_started("Bash", text)
-            while not any(call.id in settled.calls for settled in session.outcomes()):
-                session.wait(0.5)
+            settled_of(session, call.id)
             session.tool_ended(call, "", True)
             began = time.perf_counter()
             taken = session.boundary()

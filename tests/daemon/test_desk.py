@@ -91,7 +91,7 @@ def test_a_turn_that_asks_nothing_leaves_what_was_pending(tmp_path: Path) -> Non
         await house.settled()
         again = house.take(wire.Inject)[-1]
         assert (again.turn, [snippet.path for snippet in again.snippets]) == (2, ["memory:1"])
-        assert house.take(wire.Settled)[-1].reason == "nothing telling to recall by"
+        assert house.take(wire.Settled)[-1].outcome == "silent"
 
     at_the_desk(tmp_path, TEXTS, body)
 
@@ -227,7 +227,7 @@ def test_a_session_that_resumes_is_not_shown_the_same_again(tmp_path: Path) -> N
         house.say(wire.ToolStarted(session="s", call="c2", name="Bash", args=ASK_INDEX + " again"))
         await house.settled()
         assert [inject for inject in house.take(wire.Inject) if inject.snippets] == []
-        assert "shown" in house.take(wire.Settled)[-1].reason
+        assert house.take(wire.Settled)[-1].outcome == "silent"
 
     at_the_desk(tmp_path, TEXTS, body)
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from recall_made import MadeLane, MadeTokens, encoding, hits
-from recalld_daemon.recall.cascade import PATIENCE_SECONDS, LateInteraction, Recaller
+from recalld_daemon.recall.cascade import LateInteraction, Recaller
 from recalld_daemon.recall.types import (
     Answer,
     Candidate,
@@ -132,10 +132,8 @@ def test_encoder_unavailable_lexical_answers_alone() -> None:
 
 def test_encoder_late_lexical_answers_first_and_fused_follows() -> None:
     async def scene(encoder: MadeEncoder, heard: Heard, clock: trio.testing.MockClock) -> None:
-        await trio.testing.wait_all_tasks_blocked()
-        clock.jump(PATIENCE_SECONDS)
         first = await heard.next()
-        assert (order(first), first.notes, first.ms) == ([3, 2], ("encoder: late",), pytest.approx(30.0))
+        assert (order(first), first.notes) == ([3, 2], ("encoder: late",))
         encoder.go.set()
 
     early, fused, deeper = play([dense(), lexical()], scene)
@@ -162,7 +160,8 @@ def test_an_encoder_that_breaks_costs_the_dense_lane_only(caplog: pytest.LogCapt
 def test_a_token_store_that_fails_leaves_the_fused_answer(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         answers = play([dense(), lexical()], at_once, token_error=OSError("no tokens"))
-    assert [answer.stage for answer in answers] == ["fused"]
+    assert [answer.stage for answer in answers] == ["fused", "fused"]
+    assert answers[-1].notes == ("late: OSError: no tokens",)
     assert "late failed" in caplog.text
 
 

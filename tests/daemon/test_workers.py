@@ -315,7 +315,7 @@ def test_p040_the_bulk_worker_yields_and_both_are_bounded() -> None:
     async def bulk(worker: BulkWorker) -> None:
         await worker.wait_ready()
         assert os.getpriority(os.PRIO_PROCESS, worker.state.pid) == 15
-        assert os.sched_getscheduler(worker.state.pid) == os.SCHED_BATCH
+        assert os.sched_getscheduler(worker.state.pid) == os.SCHED_IDLE
         assert b"OMP_NUM_THREADS=1\0" in Path(f"/proc/{worker.state.pid}/environ").read_bytes()
 
     async def live(worker: LiveWorker) -> None:

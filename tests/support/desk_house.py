@@ -60,17 +60,27 @@ class ScriptedRecaller:
     fault: Exception | None = None
     views: list[View] = field(default_factory=list)
 
-    async def run(self, query: Query, view: View, exclude: frozenset[int], publish: Callable[[Answer], None]) -> None:
+    async def run(
+        self,
+        query: Query,
+        view: View,
+        exclude: frozenset[int],
+        publish: Callable[[Answer], None],
+        close: Callable[[Answer], None] = lambda answer: None,
+    ) -> None:
         self.views.append(view)
         await self.gate.wait()
         await trio.lowlevel.checkpoint()
         if self.fault is not None:
             raise self.fault
-        found = [passage for word, passage in self.words.items() if word in query.text]
+        found = [p for word, p in self.words.items() if word in query.text and p not in exclude]
         lanes = {"dense": (1, 0.82), "lexical": (1, 14.0)}
         for stage, late in (("fused", None), ("late", 0.9)):
             candidates = [Candidate(p, lanes=dict(lanes), fused=1.0, late=late, focus=(0, 4)) for p in found]
-            publish(Answer(stage, candidates, 1.0))  # type: ignore[arg-type]
+            answer = Answer(stage, candidates, 1.0)  # type: ignore[arg-type]
+            if stage == "late":
+                close(answer)
+            publish(answer)
 
 
 @dataclass

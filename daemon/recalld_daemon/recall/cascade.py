@@ -1,16 +1,22 @@
 """One recall, from query to ever better answers.
 
-The lexical lane starts at once in a thread, the dense one when the query is encoded; their fusion is the first answer.
-Then each deepener re-orders what it can afford and gives the next. Should the encoder be unavailable, the lexical lane
-answers alone; should it be merely late, the lexical lane answers first and the fused answer follows. A lane or deepener
-that raises costs itself only: it is logged here, named in the answers' notes, and the rest goes on. Threads that are
-cancelled are abandoned: they only read, and keep their place in the limiter until they end.
+A recall is one thread that goes through its stages in order, since each hop between threads costs as much as a stage
+(0.2-0.7 ms on a quiet machine). It asks the lexical lane while the worker encodes the query, then the dense one; their
+fusion is the first answer, and each deepener re-orders what it can afford and gives the next. Should the encoder be
+unavailable, the lexical lane answers alone; should it be merely late, the lexical lane answers first and the fused
+answer follows. A lane or deepener that raises costs itself only: it is logged here, named in the answers' notes, and
+the rest goes on. A thread that is cancelled is abandoned: it only reads, and keeps its place in the limiter until it
+ends.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -32,13 +38,15 @@ from recalld_daemon.recall.types import (
     View,
 )
 
-THREADS = 4  # of all recalls together: two lanes each of two recalls; more would only queue for two cores
+THREADS = 4  # of all recalls together; more would only queue for two cores
 PATIENCE_SECONDS = 0.030  # the lexical lane answers alone when the query's encoding is not there by then (p95 is 3 ms)
+NOTE_CHARS = 200
 EXCLUDE_MARGIN = 100  # lanes are asked for so many more at most, to make up for passages that are excluded
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Publish = Callable[[Answer], None]
+Close = Callable[[Answer], None]
 
 
 class Deepener(Protocol):
@@ -81,110 +89,129 @@ class Recaller:
         self.patience_seconds = patience_seconds
         self.limiter = trio.CapacityLimiter(THREADS)
 
-    async def run(self, query: Query, view: View, exclude: frozenset[int], publish: Publish) -> None:
+    async def run(
+        self, query: Query, view: View, exclude: frozenset[int], publish: Publish, close: Close = lambda answer: None
+    ) -> None:
         """Publishes one answer per stage reached, the first as soon as there is one, and returns after the last.
 
-        `publish` is called on the event loop and must be quick; what it raises ends the recall. A query without text
-        gives one answer of stage "none". Cancelling is safe at any moment. ms counts from this call.
+        `publish` is called on the event loop and must be quick; what it raises ends the recall. `close` is called
+        with the last answer before it is published, in the recall's thread, where a judgement costs no further hop. A
+        query without text gives one answer of stage "none". Cancelling is safe at any moment. ms counts from this call.
         """
-        recall = _Recall(self, query, view, exclude, publish)
         if not query.text:
-            recall.publish("none", [])
+            answer = Answer("none", [], 0.0)
+            close(answer)
+            publish(answer)
             return
-        candidates = await recall.search()
-        await recall.deepen(candidates)
+        send, receive = trio.open_memory_channel[Answer](math.inf)
+        recall = _Recall(self, query, view, exclude, close, _Outlet(send))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._work, recall, send)
+                nursery.start_soon(self._encode, query.text, recall)
+                async for answer in receive:
+                    publish(answer)
+                nursery.cancel_scope.cancel()
+        finally:
+            recall.unencoded("cancelled")  # a thread that is abandoned must not wait for ever
+
+    async def _work(self, recall: _Recall, send: trio.MemorySendChannel[Answer]) -> None:
+        async with send:
+            await trio.to_thread.run_sync(recall.work, abandon_on_cancel=True, limiter=self.limiter)
+
+    async def _encode(self, text: str, recall: _Recall) -> None:
+        """The thread's only wish of the loop. Whatever happens, it is answered."""
+        try:
+            recall.encoded(await self.encoder.encode_query(text))
+        except EncoderUnavailable as reason:
+            recall.unencoded(f"encoder: {reason}")
+        except Exception as error:
+            logger.warning("recall: encoder failed", exc_info=error)
+            recall.unencoded(f"encoder: {type(error).__name__}: {error}"[:NOTE_CHARS])
+
+
+class _Outlet:
+    """From the recall's thread to the loop's channel; what comes after the recall was given up goes nowhere."""
+
+    def __init__(self, send: trio.MemorySendChannel[Answer]) -> None:
+        self._send, self._token = send, trio.lowlevel.current_trio_token()
+
+    def put(self, answer: Answer) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._put, answer)
+
+    def _put(self, answer: Answer) -> None:
+        with suppress(trio.ClosedResourceError, trio.BrokenResourceError):
+            self._send.send_nowait(answer)
 
 
 class _Recall:
-    """The state of one run: what the lanes found, what went wrong, and since when it runs."""
+    """One run, in a thread of its own: what the lanes found, what went wrong, and since when it runs."""
 
-    def __init__(self, ports: Recaller, query: Query, view: View, exclude: frozenset[int], publish: Publish) -> None:
+    def __init__(
+        self, ports: Recaller, query: Query, view: View, exclude: frozenset[int], close: Close, outlet: _Outlet
+    ) -> None:
         self._ports = ports
         self._query = query
         self._view = view
         self._exclude = exclude
-        self._publish = publish
-        self._started = trio.current_time()
+        self._close = close
+        self._outlet = outlet
+        self._started = time.monotonic()
         self._encoding: QueryEncoding | None = None
+        self._asked = threading.Event()  # the encoder has answered, one way or the other
         self._hits: dict[str, LaneHits] = {}
         self._notes: list[str] = []
 
-    def publish(self, stage: Stage, candidates: Sequence[Candidate]) -> None:
-        ms = (trio.current_time() - self._started) * 1000.0
-        self._publish(Answer(stage, candidates, ms, tuple(self._notes)))
+    def encoded(self, encoding: QueryEncoding) -> None:
+        self._encoding = encoding
+        self._asked.set()
 
-    async def search(self) -> Sequence[Candidate]:
-        """Asks all lanes and publishes their fusion; an early one without the encoder's lanes when that is late."""
-        early, done = trio.Event(), trio.Event()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._early_lanes, early)
-            nursery.start_soon(self._encoded_lanes, early, done)
-            with trio.move_on_after(self._ports.patience_seconds):
-                await done.wait()
-            await early.wait()
-            if not done.is_set() and self._hits:
-                self._notes.append("encoder: late")
-                self.publish("fused", self._fused())
-                self._notes.remove("encoder: late")
-                await done.wait()
-        candidates = self._fused()
-        self.publish("fused", candidates)
-        return candidates
+    def unencoded(self, note: str) -> None:
+        self._notes.append(note)
+        self._asked.set()
 
-    async def deepen(self, candidates: Sequence[Candidate]) -> None:
+    def work(self) -> None:
+        """From the lanes to the last deepener."""
+        self._ask(needs_encoding=False)
+        if not self._asked.wait(self._ports.patience_seconds) and self._hits:
+            self._outlet.put(self._answer("fused", self._fused(), "encoder: late"))
+        self._asked.wait()
+        if self._encoding is not None:
+            self._ask(needs_encoding=True)
+        self._deepen(self._answer("fused", self._fused()))
+
+    def _deepen(self, answer: Answer) -> None:
         """Each deepener in turn; one that fails is passed over, and the answer before it stands."""
-        if self._encoding is None or not candidates:
-            return
-        for deepener in self._ports.deepeners:
-            work = partial(deepener.deepen, self._query, self._encoding, candidates)
-            deeper = await self._guarded(deepener.stage, work)
-            if deeper is not None:
-                candidates = deeper
-                self.publish(deepener.stage, candidates)
+        for deepener in self._ports.deepeners if self._encoding is not None and answer.candidates else ():
+            work = partial(deepener.deepen, self._query, self._encoding, answer.candidates)  # type: ignore[arg-type]
+            self._outlet.put(answer)
+            deeper = self._guarded(deepener.stage, work)
+            answer = self._answer(answer.stage if deeper is None else deepener.stage, deeper or answer.candidates)
+        self._guarded("close", partial(self._close, answer))
+        self._outlet.put(answer)
+
+    def _answer(self, stage: Stage, candidates: Sequence[Candidate], *more: str) -> Answer:
+        return Answer(stage, candidates, (time.monotonic() - self._started) * 1000.0, (*self._notes, *more))
 
     def _fused(self) -> list[Candidate]:
         in_order = {lane.name: self._hits[lane.name] for lane in self._ports.lanes if lane.name in self._hits}
         return fusion.fuse(in_order, self._exclude)
 
-    async def _early_lanes(self, early: trio.Event) -> None:
-        async with trio.open_nursery() as nursery:
-            for lane in self._ports.lanes:
-                if not lane.needs_encoding:
-                    nursery.start_soon(self._ask, lane)
-        early.set()
-
-    async def _encoded_lanes(self, early: trio.Event, done: trio.Event) -> None:
-        if await self._encode():
-            async with trio.open_nursery() as nursery:
-                for lane in self._ports.lanes:
-                    if lane.needs_encoding:
-                        nursery.start_soon(self._ask, lane)
-        await early.wait()
-        done.set()
-
-    async def _encode(self) -> bool:
-        try:
-            self._encoding = await self._ports.encoder.encode_query(self._query.text)
-        except EncoderUnavailable as reason:
-            self._notes.append(f"encoder: {reason}")
-        except Exception as error:  # noqa: BLE001 - outermost: the worker's fault must not cost the lexical lane
-            self._note("encoder", error)
-        return self._encoding is not None
-
-    async def _ask(self, lane: Lane) -> None:
+    def _ask(self, *, needs_encoding: bool) -> None:
         limit = fusion.LANE_LIMIT + min(len(self._exclude), EXCLUDE_MARGIN)
-        found = await self._guarded(lane.name, partial(lane.search, self._query, self._encoding, self._view, limit))
-        if found is not None:
-            self._hits[lane.name] = found
+        for lane in self._ports.lanes:
+            if lane.needs_encoding is needs_encoding:
+                work = partial(lane.search, self._query, self._encoding, self._view, limit)
+                found = self._guarded(lane.name, work)
+                if found is not None:
+                    self._hits[lane.name] = found
 
-    async def _guarded(self, name: str, work: Callable[[], T]) -> T | None:
-        """Runs a port's work in a thread; None when it raised, which is logged and noted."""
+    def _guarded(self, name: str, work: Callable[[], T]) -> T | None:
+        """None when it raised, which is logged and noted."""
         try:
-            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._ports.limiter)
-        except Exception as error:  # noqa: BLE001 - outermost: a lane's fault costs that lane only
-            self._note(name, error)
+            return work()
+        except Exception as error:
+            logger.warning("recall: %s failed", name, exc_info=error)
+            self._notes.append(f"{name}: {type(error).__name__}: {error}"[:NOTE_CHARS])
             return None
-
-    def _note(self, name: str, error: Exception) -> None:
-        logger.warning("recall: %s failed", name, exc_info=error)
-        self._notes.append(f"{name}: {type(error).__name__}: {error}"[:200])

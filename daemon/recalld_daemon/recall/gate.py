@@ -152,7 +152,7 @@ def decide(
     wanted = wanted_of(context.query)
     stage = stage_of(answer)
     model, pool = (fitted or models())[stage], pool_of(answer.candidates)
-    said = {gram for text in context.texts for gram in _grams(words_of(text))}
+    said = frozenset().union(*(_grams_of(text) for text in context.texts))
     for candidate in judged:
         passage = known[candidate.passage]
         text = full_text(passage)
@@ -165,7 +165,8 @@ def decide(
             "probability": _likely(candidate.probability, shifted(model.threshold, context.shift)),
             "known": _known(passage, context, said),
         }
-    _latest_speaks(judged, known)
+    if any(not stopped_by(candidate) for candidate in judged):
+        _latest_speaks(judged, known)
     passed = [candidate for candidate in judged if not stopped_by(candidate)]
     for extra in passed[SHOWN_LIMIT:]:
         extra.gates["room"] = f"stopped: {SHOWN_LIMIT} better ones"
@@ -196,23 +197,25 @@ def _thin(wanted: Wanted) -> str:
     return f"stopped: only file names and ordinary words are asked for ({wanted.substance:.2f} < {SUBSTANCE})"
 
 
-def _known(passage: Passage, context: Context, said: set[Gram]) -> str:
+def _known(passage: Passage, context: Context, said: frozenset[Gram]) -> str:
     if passage.id in context.shown:
         return "stopped: already shown in this session"
     for path in context.opened:
         if path and (passage.path == path or passage.path.endswith("/" + path.lstrip("./"))):
             return f"stopped: the agent itself opens {path[-60:]}"
-    grams = _grams(words_of(passage.text))
+    grams = _grams_of(passage.text)
     share = len(grams & said) / len(grams) if grams else 0.0
     if share >= KNOWN_SHARE:
         return f"stopped: {share:.0%} of it stands in the conversation"
     return "passed: new to the conversation"
 
 
-def _grams(words: list[str]) -> set[Gram]:
+@lru_cache(maxsize=512)  # texts are the same from recall to recall, passages from stage to stage
+def _grams_of(text: str) -> frozenset[Gram]:
     """Runs of four words, and of fewer of a text that has fewer."""
+    words = words_of(text)
     size = min(GRAM_WORDS, len(words))
-    return set(zip(*(words[i:] for i in range(size)), strict=False)) if size else set()
+    return frozenset(zip(*(words[i:] for i in range(size)), strict=False)) if size else frozenset()
 
 
 def _instruction(text: str) -> str:

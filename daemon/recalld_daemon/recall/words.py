@@ -36,6 +36,7 @@ PAIR_WEIGHT = 0.3  # two letters are a flag, a unit or a shell's habit more ofte
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # letters and digits, with inner apostrophes; never an underscore
 _IDENTIFIER = re.compile(r"[^\W\d_][\w]*(?:[.:/\\-]+\w+)*|\d\w*")
 _COMPOUND = re.compile(r"\w*[a-z][A-Z]\w*|\w*[A-Z]{2}[a-z]\w*|\w+_\w+|\w*[^\W\d_]\d\w*")  # what has parts beyond words
+_RUN = re.compile(r"\w+")
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 
 
@@ -77,8 +78,10 @@ def stem(word: str) -> str:
 def content_stems(text: str) -> frozenset[str]:
     """The stems of a text's words and identifier parts that are no stop words."""
     found = set(words_of(text))
-    for identifier in set(_COMPOUND.findall(text)):
-        found.update(parts_of(identifier))
+    for run in set(_RUN.findall(text)):
+        plain = run.isalpha() and (run[1:].islower() or run.isupper())
+        if not plain and _COMPOUND.fullmatch(run):
+            found.update(parts_of(run))
     return frozenset(stem(word) for word in found if word not in STOP_WORDS)
 
 
