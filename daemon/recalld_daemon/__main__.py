@@ -72,6 +72,7 @@ def _add_run(commands: Any) -> None:
     )
     parser.add_argument("--no-transcripts", action="store_true", help="leave Claude Code's transcripts alone")
     parser.add_argument("--encoder", metavar="MODEL", help="sentence-transformers model, by path or name")
+    parser.add_argument("--no-late-interaction", action="store_true", help="see [recall] late_interaction")
     parser.add_argument("--undated", choices=("changed", "always"), help="see [sources] undated; default: changed")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="default: info")
     parser.add_argument("--home", metavar="DIR", type=Path, help="keep everything under DIR instead of the XDG places")
@@ -127,6 +128,8 @@ def _config(arguments: argparse.Namespace, home: Home) -> Config:
         flags["transcripts"] = False
     if arguments.encoder:
         flags["encoder"] = arguments.encoder
+    if arguments.no_late_interaction:
+        flags["late_interaction"] = False
     if arguments.undated:
         flags["undated"] = arguments.undated
     if arguments.log_level:

@@ -21,6 +21,7 @@ from recalld_daemon.session import Conversation, Lease
 from recalld_daemon.store.rows import SessionRecord
 from recalld_protocol.messages import Hello, SessionRow, Snippet
 
+CAUSE_CHARS = 100
 MAX_PENDING = 256  # offers kept with their texts per session: RaceLimits.max_live recalls of at most a few each
 
 
@@ -51,7 +52,9 @@ class Trace:
 
     @property
     def cause(self) -> str:
-        return f"turn {self.turn}" if self.turn else f"tool call {', '.join(self.calls)}"
+        """Who asked, in a few words."""
+        who = f"turn {self.turn}" if self.turn else f"tool call {', '.join(self.calls)}"
+        return f"{who}: {self.query[:CAUSE_CHARS]}"
 
 
 @dataclass(slots=True)

@@ -13,8 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+BESIDE = Path(__file__).parents[3] / "shared" / "data"  # evaluation data, where a checkout has it beside it
+SAMPLE = Path(__file__).parents[2] / "daemon" / "recalld_daemon" / "demo" / "sample"
 WORDS = 72  # about 100 tokens
 PER_FILE = 50
+
+
+def default_data() -> Path:
+    """Where real text is: beside the checkout, else the sample memory that ships, repeated and varied all the more."""
+    return BESIDE if BESIDE.is_dir() else SAMPLE
 
 
 def corpus(data: Path) -> list[str]:

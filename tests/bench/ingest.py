@@ -1,10 +1,10 @@
 """Passages per second through the whole way in, as a ratio to the bare encoder on the same text in the same run.
 
-    python tests/bench/ingest.py --data DIR [--passages 3000] [--json FILE]
+    python tests/bench/ingest.py [--data DIR] [--passages 3000] [--json FILE]
 
 The bare encoder is the bulk worker alone, given the same embedded texts in batches of the same size; the whole way is
-a daemon that parses, writes, embeds and indexes the same notes. `ratio` of the two, from the first passage embedded to
-the last; two runs of the encoder, before and after, are averaged, since machines get slower and faster.
+a daemon that parses, writes, embeds and indexes the same notes, timed from the first file read to the last vector.
+`ratio` of the two; the encoder runs twice and is averaged, since machines get slower and faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_corpus import corpus, varied, write_notes
+from bench_corpus import corpus, default_data, varied, write_notes
 from bench_tools import keep, table
 
 from recalld_daemon.demo.private import is_settled, private_daemon
@@ -32,7 +32,7 @@ from recalld_daemon.workers import BulkWorker, ModelChoice
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="where real text is")
+    parser.add_argument("--data", type=Path, default=default_data(), help="where real text is (%(default)s)")
     parser.add_argument("--passages", type=int, default=3_000)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -48,17 +48,16 @@ def main() -> None:
 
 
 def through_the_daemon(base: Path) -> tuple[float, list[str]]:
-    """Passages per second from the first vector to the last, and the texts as they were embedded."""
+    """Passages per second from the first file read to the last vector, and the texts as they were embedded."""
     with private_daemon([base / "notes"], base / "home") as daemon:
-        first: tuple[float, int] | None = None
+        began = 0.0
         while True:
             status = daemon.status()
             assert status is not None
-            now, done = time.monotonic(), int(status.topics["index"]["embedded"] or 0)
-            if first is None and done:
-                first = (now, done)
-            if is_settled(status) and first is not None and done > first[1]:
-                rate = (done - first[1]) / (now - first[0])
+            if not began and status.topics["index"]["files_done"]:
+                began = time.monotonic()
+            if began and is_settled(status):
+                rate = int(status.topics["index"]["embedded"] or 0) / (time.monotonic() - began)
                 break
             time.sleep(0.05)
     with sqlite3.connect(base / "home" / "data" / "recalld.db") as db:

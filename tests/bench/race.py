@@ -1,12 +1,13 @@
 """The race over the real socket: how long from an event to its injection, and what it costs the agent and the daemon.
 
-    python tests/bench/race.py --data DIR --passages 10000,100000 [--home DIR] [--json FILE]
+    python tests/bench/race.py --passages 10000,100000 [--data DIR] [--home DIR] [--json FILE]
 
 For each size a daemon of its own indexes real passages (repeated and varied to reach the size; `--home` keeps them for
-the next run), then a client sends tool calls one after the other and waits for each answer. `fused_ms`, `late_ms` and
-`full_ms` are from the event's arrival in the daemon to that stage's gated answer; `settled_ms` is the client's own
-clock, from its call to the last message. Jitter is measured from outside, as the delay of a `ping` beyond the median
-while the bulk worker indexes.
+the next run), then a client makes tool calls one after the other and waits for each answer. `late_ms` and `full_ms` are
+from the event's arrival in the daemon to that stage's gated answer, snippets cut; `fused_ms` is the same in a daemon
+without late interaction, since one with it judges a fused answer only where the late one is late. `settled_ms` is the
+client's own clock, from its call to the last message; `after_pause_ms` the same after a second of quiet. Jitter is
+measured from outside, as the delay of a `ping` beyond the median while the bulk worker indexes.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_corpus import corpus, queries, varied, write_notes
+from bench_corpus import corpus, default_data, queries, varied, write_notes
 from bench_tools import keep, quantile, spread, table
 
 from recalld_client import Session
 from recalld_daemon.demo.private import PrivateDaemon, is_settled, private_daemon, progress_line
 from recalld_protocol.messages import Ping, Settled
 
-PROBES = 300
+PROBES = 310
+PAUSED_PROBES = 40
 BOUNDARIES = 3000
 PAUSE_SECONDS = 0.01  # between two calls; a real agent pauses longer
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="where real text is")
+    parser.add_argument("--data", type=Path, default=default_data(), help="where real text is (%(default)s)")
     parser.add_argument("--passages", default="10000,100000")
     parser.add_argument("--home", type=Path, help="keep indexed passages below this directory")
     parser.add_argument("--json", type=Path)
@@ -62,17 +64,23 @@ def measure(size: int, texts: list[str], base: Path) -> dict[str, Any]:
         wait_and_ping(daemon, size)
         answering = time.monotonic() - began
         races = race(daemon, queries(texts, PROBES))
+        paused = race(daemon, queries(texts, PAUSED_PROBES, seed=5), pause_seconds=1.0)
         empty, one = boundaries(daemon, queries(texts, PROBES, seed=11))
         status = daemon.status()
+    with private_daemon([notes], base / "home", ["--no-late-interaction"]) as daemon:
+        wait_and_ping(daemon, size)
+        races["fused"] = race(daemon, queries(texts, PROBES))["fused"]
     assert status is not None
     middle = statistics.median(delays) if delays else 0.0
     return {
         "passages_indexed": status.topics["index"]["passages"],
         **{f"{stage}_ms": spread(times) for stage, times in races.items()},
+        "after_pause_ms": spread(paused["settled"]),
         "boundary_empty_us": spread(empty, 50, 99),
         "boundary_one_us": spread(one, 50, 99),
         "jitter_ms_p99": round(quantile([delay - middle for delay in delays], 0.99), 3) if delays else None,
-        "rss_mb": dict(status.topics["memory"]),
+        "rss_mb": round(sum(float(size or 0) for size in status.topics["memory"].values()), 1),
+        "rss_by_process_mb": dict(status.topics["memory"]),
         "ready_s": round(ready, 2),
         "answering_s": round(answering, 2),
     }
@@ -97,13 +105,13 @@ def wait_and_ping(daemon: PrivateDaemon, size: int) -> list[float]:
                     return delays
 
 
-def race(daemon: PrivateDaemon, asked: list[str]) -> dict[str, list[float]]:
-    """One tool call after the other, each waited for; stage -> ms."""
+def race(daemon: PrivateDaemon, asked: list[str], pause_seconds: float = PAUSE_SECONDS) -> dict[str, list[float]]:
+    """One tool call after the other, each waited for; stage -> ms. The first ten warm up."""
     times: dict[str, list[float]] = {"fused": [], "late": [], "full": [], "settled": []}
     with Session("bench", cwd="/", endpoints=daemon.endpoints) as session:
         assert session.connect(5.0), session.problem
-        for text in [*asked[:20], *asked]:  # the first twenty warm up
-            time.sleep(PAUSE_SECONDS)
+        for text in asked:
+            time.sleep(pause_seconds)
             began = time.perf_counter()
             call = session.tool_started("Bash", text)
             settled = settled_of(session, call.id)
@@ -114,7 +122,7 @@ def race(daemon: PrivateDaemon, asked: list[str]) -> dict[str, list[float]]:
                 times[stage].append(ms)
             if settled.stage_ms:
                 times["full"].append(max(settled.stage_ms.values()))
-    return {stage: values[20:] for stage, values in times.items()}
+    return {stage: values[10:] for stage, values in times.items()}
 
 
 def settled_of(session: Session, call: str) -> Settled:

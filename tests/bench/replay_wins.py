@@ -1,6 +1,6 @@
 """How many tool calls of recorded sessions have their recall ready at their own boundary?
 
-    python tests/bench/replay_wins.py --sessions DIR --data DIR --passages 100000 [--home DIR] [--json FILE]
+    python tests/bench/replay_wins.py --sessions DIR --passages 100000 [--data DIR] [--home DIR] [--json FILE]
 
 Each session (Claude Code JSONL, searched below DIR) is replayed at pace `none` against a daemon that holds that many
 passages; a race is decided by the recorded length of its call. `won_any`: some answer, or silence, was decided in time;
@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from bench_corpus import corpus, varied, write_notes
+from bench_corpus import corpus, default_data, varied, write_notes
 from bench_tools import keep, spread, table
 
 from recalld_daemon.demo.private import private_daemon, wait_until_indexed
@@ -30,7 +30,7 @@ from recalld_daemon.replay.runner import replay
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=Path, action="append", required=True, help="repeatable")
-    parser.add_argument("--data", type=Path, required=True, help="where real text is")
+    parser.add_argument("--data", type=Path, default=default_data(), help="where real text is (%(default)s)")
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--home", type=Path, help="keep indexed passages below this directory")
     parser.add_argument("--json", type=Path)
