@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from recalld_client.sockets import READABLE, RECEIVE_QUEUE, WRITABLE, Dealer, Subscriber, abandon_inherited
 from recalld_protocol.endpoints import Endpoints, check_runtime_dir, endpoints, socket_path
-from recalld_protocol.errors import ProtocolError
+from recalld_protocol.errors import EndpointError, ProtocolError
 from recalld_protocol.messages import Event, FromAgent, FromDaemon
 from recalld_protocol.wire import decode_event, decode_from_daemon, encode
 
@@ -241,7 +241,7 @@ class Link:
             return False
         try:
             self._endpoints = self._endpoints or endpoints(os.environ)
-            self._socket = Dealer(_checked(self._endpoints.request))
+            self._socket = Dealer(_checked(self._endpoints.request), self._endpoints.keys)
         except (ProtocolError, OSError, ImportError) as error:
             self._retry_at = now + REOPEN_SECONDS
             self.problem = str(error)
@@ -314,6 +314,8 @@ class Subscription:
         if self._socket is None:
             try:
                 self._endpoints = self._endpoints or endpoints(os.environ)
+                if not self._endpoints.events:
+                    raise EndpointError("events are not served over TCP: look on the daemon's own machine")
                 self._socket = Subscriber(_checked(self._endpoints.events), self._topics)
             except (ProtocolError, OSError, ImportError) as error:
                 self.problem = str(error)

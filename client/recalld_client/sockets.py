@@ -7,9 +7,11 @@ thread that is not there spins for ever): `abandon_inherited` keeps such things 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from errno import EAGAIN
 from typing import TYPE_CHECKING, Any
 
+from recalld_protocol.endpoints import CurveKeys
 from recalld_protocol.wire import DAEMON_FRAME_LIMIT
 
 if TYPE_CHECKING:
@@ -30,13 +32,21 @@ _inherited: list[Any] = []
 class Dealer:
     """Frames to and from the daemon's ROUTER; never blocks. Raises OSError when it can't be made."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, keys: CurveKeys | None = None) -> None:
         import zmq
 
+        curve = {}
+        if keys is not None:
+            curve = {
+                zmq.CURVE_SERVERKEY: keys.daemon,
+                zmq.CURVE_PUBLICKEY: keys.public,
+                zmq.CURVE_SECRETKEY: keys.secret,
+            }
         self._socket = _connected(
             zmq.DEALER,
             address,
-            {
+            {name: key.encode() for name, key in curve.items()}
+            | {
                 zmq.IMMEDIATE: 1,  # no queue without a live peer: an absent daemon gets no stale backlog
                 zmq.SNDHWM: SEND_QUEUE,
                 zmq.RCVHWM: RECEIVE_QUEUE,
@@ -103,10 +113,10 @@ def abandon_inherited() -> None:
     _context.clear()
 
 
-def _connected(kind: int, address: str, options: dict[int, int]) -> zmq.Socket[bytes]:
+def _connected(kind: int, address: str, options: Mapping[int, int | bytes]) -> zmq.Socket[bytes]:
     import zmq
 
-    common = {
+    common: dict[int, int | bytes] = {
         zmq.LINGER: 0,
         zmq.MAXMSGSIZE: DAEMON_FRAME_LIMIT,
         zmq.RECONNECT_IVL: RECONNECT_MS,
@@ -116,7 +126,7 @@ def _connected(kind: int, address: str, options: dict[int, int]) -> zmq.Socket[b
         if not _context:
             _context.append(zmq.Context())
         socket = _context[0].socket(kind)
-        for option, value in (common | options).items():  # before connect: later they are silently ignored
+        for option, value in (common | dict(options)).items():  # before connect: later they are silently ignored
             socket.setsockopt(option, value)
         socket.connect(address)
     except zmq.ZMQError as error:

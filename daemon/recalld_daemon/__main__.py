@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recalld {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_demo, _add_replay, _add_config):
+    for add in (_add_run, _add_demo, _add_replay, _add_config, _add_keys):
         add(commands)
     return parser
 
@@ -137,7 +137,18 @@ def _config(arguments: argparse.Namespace, home: Home) -> Config:
     config = load_config(path, flags)
     more = tuple(str(Path(directory).expanduser().absolute()) for directory in arguments.watch)
     told = tuple(str(Path(directory).expanduser().absolute()) for directory in config.watch)
+    for directory in (*told, *more):
+        if "\0" in directory or not _is_utf8(directory):
+            raise ConfigError(f"{directory!a} can't be watched: its name is not valid UTF-8, or holds a zero byte")
     return replace(config, watch=tuple(dict.fromkeys(told + more)))
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- demo and replay
@@ -223,6 +234,34 @@ def _print_config(arguments: argparse.Namespace) -> int:
     home = default_home()
     path = arguments.config or (home.config_file if home.config_file.exists() else None)
     sys.stdout.write(to_toml(load_config(path)))
+    return 0
+
+
+# ---------------------------------------------------------------- keys
+
+
+def _add_keys(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "keys",
+        "Make the keys with which a client on another machine may speak to this daemon over TCP.",
+        "Writes DIR/daemon.secret (made once), DIR/clients (one public key is added) and DIR/NAME.keys, which goes to\n"
+        "the client's machine. Nothing that exists is overwritten.\n\n"
+        "example:\n  recalld keys ~/.config/recalld --client laptop\n\n"
+        'then, in config.toml:\n  [tcp]\n  address = "tcp://0.0.0.0:7411"\n'
+        '  secret_file = "~/.config/recalld/daemon.secret"\n  clients_file = "~/.config/recalld/clients"\n'
+        "and for the client:\n  RECALLD_TCP=tcp://HOST:7411 RECALLD_TCP_KEYS=laptop.keys",
+        _keys,
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path)
+    parser.add_argument("--client", metavar="NAME", default="client", help="whose keys (default: client)")
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    from recalld_daemon.keys import make_keys
+
+    for path in make_keys(arguments.directory.expanduser(), arguments.client):
+        print(path)
     return 0
 
 

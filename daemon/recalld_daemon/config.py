@@ -125,9 +125,9 @@ KEYS: tuple[Key, ...] = (
     Key("tcp", "address", "tcp_address", str, "tcp://host:port",
         "Also listen on TCP. Needs both key files: TCP is only served encrypted (CURVE)."),
     Key("tcp", "secret_file", "tcp_secret_file", str, "path",
-        "The daemon's CURVE secret key (40 characters, Z85)."),
+        "The daemon's CURVE secret key (40 characters, Z85), as `recalld keys` makes it."),
     Key("tcp", "clients_file", "tcp_clients_file", str, "path",
-        "The public keys of the clients that may connect, one a line (Z85); `#` starts a comment."),
+        "The public keys of the clients that may connect, one a line (Z85); what follows a space is a comment."),
 )  # fmt: skip
 
 _BY_PLACE = {(key.section, key.name): key for key in KEYS}

@@ -27,6 +27,7 @@ from recalld_daemon.config import Config
 from recalld_daemon.desk import Desk, keep_session
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
+from recalld_daemon.keys import read_clients, read_secret
 from recalld_daemon.lock import AlreadyRunning, held_lock
 from recalld_daemon.memory import Memory
 from recalld_daemon.notify import Notifier
@@ -191,10 +192,8 @@ class Service:
         config = self._config
         if not config.tcp_address:
             return None
-        secret = Path(config.tcp_secret_file).expanduser().read_bytes().strip()
-        lines = Path(config.tcp_clients_file).expanduser().read_bytes().splitlines()
-        keys = [line.split(b"#")[0].strip() for line in lines]
-        return TcpBinding(config.tcp_address, secret, frozenset(key for key in keys if key))
+        secret = read_secret(Path(config.tcp_secret_file).expanduser())
+        return TcpBinding(config.tcp_address, secret, read_clients(Path(config.tcp_clients_file).expanduser()))
 
     def _worker_changed(self, feed: EventFeed, role: str, state: WorkerState) -> None:
         now = (role, state.phase, state.detail, state.pid)

@@ -210,6 +210,12 @@ class EventPublisher:
         self._socket.close()
 
 
+def new_key_pair() -> tuple[str, str]:
+    """A fresh CURVE pair, public and secret, each 40 characters of Z85."""
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
 @dataclass(frozen=True, slots=True)
 class TcpBinding:
     """Serve requests over TCP as well, encrypted.

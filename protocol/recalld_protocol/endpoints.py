@@ -11,28 +11,61 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import EndpointError, EndpointTooLong, RuntimeDirMissing, UnsafeRuntimeDir
 
 SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107  # bytes: sockaddr_un.sun_path, less its NUL
+KEY_CHARS = 40  # of a CURVE key in Z85
 RUN_USER = Path("/run/user")  # where systemd-logind puts XDG_RUNTIME_DIR
 REQUEST_SOCKET = "req.sock"  # ROUTER: sessions and questions
 EVENTS_SOCKET = "pub.sock"  # XPUB: inspection
 
 
 @dataclass(frozen=True, slots=True)
+class CurveKeys:
+    """What a client needs to speak to a daemon over TCP; keys are 40 characters of Z85."""
+
+    daemon: str  # the daemon's public key: whom to trust
+    public: str  # the client's own, which the daemon lists
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoints:
-    """ZeroMQ addresses, "ipc://" and an absolute path."""
+    """ZeroMQ addresses: "ipc://" and an absolute path, or "tcp://host:port" with keys. `events` is "" over TCP."""
 
     request: str
     events: str
+    keys: CurveKeys | None = None
 
 
 def endpoints(env: Mapping[str, str]) -> Endpoints:
-    """The addresses under `runtime_dir(env)`. Raises EndpointError, EndpointTooLong."""
-    return endpoints_in(runtime_dir(env))
+    """The addresses under `runtime_dir(env)`, or `$RECALLD_TCP` with the keys in the file `$RECALLD_TCP_KEYS`.
+
+    Raises EndpointError, EndpointTooLong.
+    """
+    address = env.get("RECALLD_TCP", "")
+    if not address:
+        return endpoints_in(runtime_dir(env))
+    if not env.get("RECALLD_TCP_KEYS"):
+        raise EndpointError(f"{address}: TCP is only spoken encrypted: name the key file in RECALLD_TCP_KEYS")
+    return Endpoints(request=address, events="", keys=read_keys(Path(env["RECALLD_TCP_KEYS"]).expanduser()))
+
+
+def read_keys(path: Path) -> CurveKeys:
+    """The keys in a client's key file: lines `daemon KEY`, `public KEY`, `secret KEY`. Raises EndpointError."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise EndpointError(f"{path}: holds a secret key and can be read by others: chmod 600 it")
+        found = dict(line.split() for line in path.read_text().splitlines() if len(line.split()) == 2)
+    except (OSError, UnicodeDecodeError) as error:
+        raise EndpointError(f"{path}: the key file can't be read: {error}") from error
+    missing = [name for name in ("daemon", "public", "secret") if len(found.get(name, "")) != KEY_CHARS]
+    if missing:
+        raise EndpointError(f"{path}: needs a line `{missing[0]} KEY` with {KEY_CHARS} characters; see `recalld keys`")
+    return CurveKeys(found["daemon"], found["public"], found["secret"])
 
 
 def endpoints_in(directory: Path) -> Endpoints:

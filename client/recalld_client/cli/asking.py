@@ -68,9 +68,12 @@ class Daemon:
 
     def _unopened(self) -> str:
         """Why no socket could be made: the directory is missing, or not to be trusted."""
-        return self._link.problem if self.path.parent.exists() else f"no daemon at {self.path}: {START}"
+        known = self.path.parent.exists() or self.endpoints.keys is not None
+        return self._link.problem if known else f"no daemon at {self.path}: {START}"
 
     def _absence(self) -> str:
+        if self.endpoints.keys is not None:
+            return f"no daemon answers at {self.endpoints.request}: is it there, and does it list this client's key?"
         match _listener(self.path):
             case "answers":
                 return f"the daemon at {self.path} did not answer within {self.timeout_seconds:g} s: {RESTART}"
