@@ -194,6 +194,7 @@ class WorkerProcess:
         env = dict(os.environ) | dict.fromkeys(bounds, threads)
         env |= {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
         env |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        env |= {"TORCHINDUCTOR_CACHE_DIR": str(self._choice.cache_dir / "inductor")}  # else in the temporary directory
         env |= {"ORT_DISABLE_TELEMETRY": "1", "ORT_TELEMETRY_DISABLED": "1"}  # see models/__init__.py
         if not self._choice.allow_download:
             env |= {"HF_HUB_OFFLINE": "1"}

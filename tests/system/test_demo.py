@@ -77,6 +77,37 @@ def test_a_replay_recalls_only_what_was_written_before(tmp_path: Path, model_cac
     assert 0 < report["summary"]["ready_any"] <= 1
 
 
+@pytest.mark.models
+def test_a_replay_at_the_recorded_pace_takes_what_is_there_at_each_boundary(tmp_path: Path, model_cache: Path) -> None:
+    """Two calls, of 400 and of 0 ms: the first race can be won, the second only lost or silent."""
+    stamps = ("10:00:00.000", "10:00:00.100", "10:00:00.500", "10:00:00.600", "10:00:00.600")
+    use = {"type": "tool_use", "name": "Bash"}
+    asked = "alembic upgrade head # add an index on berth_booking, mind the lock"
+    contents: list[tuple[str, Any]] = [
+        ("user", "migrate the berth_booking table on production"),
+        ("assistant", [use | {"id": "a", "input": {"command": asked}}]),
+        ("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}]),
+        ("assistant", [use | {"id": "b", "input": {"command": "podman pull tidewater and restart the worker"}}]),
+        ("user", [{"type": "tool_result", "tool_use_id": "b", "content": "done"}]),
+    ]
+    rows = [
+        {"type": kind, "uuid": f"u{n}", "sessionId": "s", "cwd": "/", "timestamp": f"2026-11-01T{stamp}Z",
+         "message": {"role": kind, "content": content}}
+        for n, (stamp, (kind, content)) in enumerate(zip(stamps, contents, strict=True))
+    ]  # fmt: skip
+    session = tmp_path / "s.jsonl"
+    session.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out.json"
+    words = ("replay", str(session), "--memory", str(SAMPLE / "notes"), "--pace", "recorded", "--json", str(out))
+    shown = recalld(*words, home=tmp_path / "h", models=model_cache)
+    assert shown.returncode == 0, shown.stderr
+    turn, first, second = json.loads(out.read_text())["races"]
+    assert first["length_ms"] == pytest.approx(400, abs=1)
+    assert turn["injections"] or first["injections"]
+    assert first["verdict"] in ("won", "silent", "repeat")
+    assert second["verdict"] in ("slipped", "silent", "stale", "won")
+
+
 def test_what_is_no_session_is_told_with_its_remedy(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("hello\n")
     shown = recalld("replay", str(tmp_path / "notes.jsonl"), "--memory", str(tmp_path), home=tmp_path / "h")
