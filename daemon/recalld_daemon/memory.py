@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,13 +26,16 @@ from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.cascade import Deepener, LateInteraction, Recaller
 from recalld_daemon.recall.types import Lane, Query, View
+from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
 from recalld_daemon.store.lane import LexicalLane
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.writer import Writer, open_writer
+from recalld_daemon.worker_wire import Loaded
 from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
 
 SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs is read from the store again
 PRUNE_SECONDS = 3600.0
+RETRY_SECONDS = 10.0  # until a full or failing disk is tried again
 
 T = TypeVar("T")
 
@@ -109,26 +112,40 @@ class Memory:
 
     async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
-        encoder = await self._turn(
-            lambda: self.writer.encoder_id(
-                loaded.fingerprint, dims=loaded.dims, token_dims=loaded.token_dims, model=loaded.model,
-                runtime=loaded.runtime, at=time.time(),
-            )
-        )  # fmt: skip
         began = time.monotonic()
-        index = await trio.to_thread.run_sync(
-            partial(open_index, self.home.index / f"encoder-{encoder}", self.reader, encoder, 0, self._progress)
-        )
+        encoder, index = await self._patiently(partial(self._opened, loaded))
         self.opening = ""
         await ingest.attach(Space(encoder, 0), index)
         self.index, self._recaller = index, None
-        await self._turn(lambda: self.writer.set_live(encoder, 0))
+        await self._patiently(lambda: self._turn(lambda: self.writer.set_live(encoder, 0)))
         state = index.state()
         await self.recaller(live, late_interaction).run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None)
         gc.collect()
         gc.freeze()  # what is open stays open: later collections need not walk it
         feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
         log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
+
+    async def _opened(self, loaded: Loaded) -> tuple[int, FaissIndex]:
+        """The encoder's id, and its index. Raises OSError, StoreError."""
+        encoder = await self._turn(
+            lambda: self.writer.encoder_id(
+                loaded.fingerprint, dims=loaded.dims, token_dims=loaded.token_dims, model=loaded.model,
+                runtime=loaded.runtime, at=time.time(),
+            )
+        )  # fmt: skip
+        return encoder, await trio.to_thread.run_sync(
+            partial(open_index, self.home.index / f"encoder-{encoder}", self.reader, encoder, 0, self._progress)
+        )
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Again and again while the disk is full or fails: until then recalls go by words alone."""
+        while True:
+            try:
+                return await work()
+            except (OSError, StoreFull, StoreBusy) as error:
+                self.opening = "waiting for the disk"
+                log.error("the index can't be opened, it is tried again: %s", error)
+                await trio.sleep(RETRY_SECONDS)
 
     def _progress(self, done: int, total: int) -> None:
         self.opening = f"opening the index {done}/{total}"
@@ -138,10 +155,15 @@ class Memory:
         while True:
             await trio.sleep(SAVE_SECONDS)
             await self.save()
-            await self._turn(self.writer.checkpoint)
-            if trio.current_time() - pruned > PRUNE_SECONDS:
-                await self._turn(partial(self.writer.prune, recalls_kept=config.keep_recalls))
-                pruned = trio.current_time()
+            try:
+                if self.ingest is not None:
+                    await self._turn(self.ingest.catch_up)
+                await self._turn(self.writer.checkpoint)
+                if trio.current_time() - pruned > PRUNE_SECONDS:
+                    pruned = trio.current_time()
+                    await self._turn(partial(self.writer.prune, recalls_kept=config.keep_recalls))
+            except (StoreFull, StoreBusy, StoreUnreadable) as error:
+                log.error("the store was not tidied up: %s", error)
 
     async def save(self) -> None:
         """Make the next start quick; a failure costs nothing but time then."""

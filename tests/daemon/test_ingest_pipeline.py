@@ -72,6 +72,24 @@ def test_p020_three_atomic_saves_of_one_watched_file(tmp_path: Path, notes: Path
     run(tmp_path / "db", file, test=test)
 
 
+def test_an_index_whose_disk_is_full_is_made_up_for_later(tmp_path: Path, notes: Path) -> None:
+    async def test(house: House) -> None:
+        house.index.full = True
+        (notes / "gone.md").write_text("# Gone\n\nThe gannet is written down and deleted.\n")
+        (notes / "stays.md").write_text("# Stays\n\nThe fulmar is written down.\n")
+        await house.until_found("gannet", notes / "gone.md")
+        await house.until_found("fulmar", notes / "stays.md")
+        await house.ingest.settled()
+        assert not house.consistent()
+        (notes / "gone.md").unlink()
+        await house.until_found("gannet")
+        house.index.full = False
+        house.ingest.catch_up()
+        assert house.consistent()
+
+    run(tmp_path / "db", notes, test=test)
+
+
 def test_an_edit_embeds_only_what_changed(tmp_path: Path, notes: Path) -> None:
     (notes / "long.md").write_text(
         "".join(f"# Part {n}\n\nThis part tells of subject{n} at length.\n\n" for n in range(40))

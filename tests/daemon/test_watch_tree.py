@@ -149,6 +149,19 @@ def test_a_name_that_is_no_utf8_is_told(tmp_path: Path) -> None:
     found.path.encode()
 
 
+def test_a_directory_whose_name_is_no_utf8_is_told_and_not_entered(tmp_path: Path) -> None:
+    """It could not be watched: the call would raise for all the other directories too."""
+    bad = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(bad)
+    with open(bad + b"/a.md", "w") as file:
+        file.write("x")
+    make(tmp_path, "good/b.md")
+    found = list(Tree(tmp_path).walk())
+    assert ["UTF-8" in item.reason for item in found if isinstance(item, Unreadable)] == [True]
+    assert [i.path for i in found if isinstance(i, Directory)] == [str(tmp_path), str(tmp_path / "good")]
+    assert [os.path.basename(i.path) for i in found if isinstance(i, FileStat)] == ["b.md"]
+
+
 def test_a_root_of_one_file(tmp_path: Path) -> None:
     make(tmp_path, "a.md", "b.md", "sub/a.md")
     check(tmp_path, "a.md", only="a.md")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -76,8 +77,11 @@ class InProcessBulk:
 @dataclass
 class RecordingIndex:
     ids: set[int] = field(default_factory=set)
+    full: bool = False  # its disk
 
     def add(self, batch: VectorBatch) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
         self.ids.update(batch.ids.tolist())
 
     def remove(self, ids: Sequence[int]) -> None:

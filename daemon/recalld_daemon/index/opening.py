@@ -41,7 +41,11 @@ def open_index(
         raise NoSuchRow(f"the store knows no encoder {encoder}: name it with encoder_id first")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     index = _load_or_new(directory, record, snapshot)
-    agree(index, reader, progress or (lambda done, total: None))
+    try:
+        agree(index, reader, progress or (lambda done, total: None))
+    except BaseException:
+        index.close()
+        raise
     return index
 
 

@@ -84,7 +84,12 @@ class Embedding:
             await self._gate()
             woken = self._woken
             space = self._keeping.space
-            batch = await self._choose()
+            try:
+                batch = await self._choose()
+            except StoreError as error:
+                log.error("the backlog can't be read: %s", error)
+                await trio.sleep(FAULT_SECONDS)
+                continue
             if space is None or not batch:
                 if space and not self._under_way and woken is self._woken:
                     self._idle.set()

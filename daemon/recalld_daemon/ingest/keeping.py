@@ -1,11 +1,13 @@
 """Store and index kept equal: whatever changes a source or a vector goes to both, here, in the writer's thread.
 
 The index comes later than the store (it needs the model's fingerprint) and may be replaced; what happens before it is
-attached is remembered by id and made up for. All methods are synchronous and called by one thread at a time.
+attached, or could not be written to it (its disk is full), is remembered by id and made up for. All methods are
+synchronous and called by one thread at a time.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +23,9 @@ from recalld_daemon.watchers.tree import FileStat
 from recalld_daemon.worker_wire import Parsed, ParsedPassage, PassagesEncoded
 
 Missing = list[tuple[bytes, str]]  # (hash, embedded text)
+LEARN_AT_ONCE = 1_000  # passages whose vectors are read for the index at a time: about 7 MB
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,7 +55,7 @@ class Keeping:
         self._reader = reader
         self._index: PassageIndex | None = None
         self.space: Space | None = None
-        self._late: dict[int, bool] = {}  # passage -> is there; changed while there was no index
+        self._late: dict[int, bool] = {}  # passage -> is there; what the index has not heard of yet
 
     def attach(self, space: Space, index: PassageIndex) -> None:
         """From now on `index`, which holds what the store held of `space` at some time since this was made, is kept."""
@@ -137,18 +142,29 @@ class Keeping:
             self._learn(ids)
         return len(ids)
 
+    def catch_up(self) -> None:
+        """Tell the index what could not be told before, if there is anything."""
+        self._learn([])
+
     def _learn(self, ids: Sequence[int]) -> None:
-        if not ids:
-            return
+        self._late.update(dict.fromkeys(ids, True))
         if self._index is None or self.space is None:
-            self._late.update(dict.fromkeys(ids, True))
             return
-        batch = self._reader.vectors_for(ids, self.space.encoder, self.space.snapshot)
-        if len(batch.ids):
-            self._index.add(batch)
+        while late := [id for id, _ in zip(self._late, range(LEARN_AT_ONCE), strict=False)]:
+            batch = self._reader.vectors_for(late, self.space.encoder, self.space.snapshot)
+            try:
+                if len(batch.ids):
+                    self._index.add(batch)
+            except OSError as error:
+                log.error("the index is %d passages behind: %s; free some space", len(self._late), error)
+                return
+            for id in late:
+                del self._late[id]
 
     def _forget(self, ids: Sequence[int]) -> None:
         if self._index is None:
             self._late.update(dict.fromkeys(ids, False))
         elif ids:
+            for id in ids:
+                self._late.pop(id, None)
             self._index.remove(ids)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -86,6 +87,10 @@ class Ingest:
         """
         await self._turn(lambda: self._keeping.attach(space, index))
         self._embedding.wake()
+
+    def catch_up(self) -> None:
+        """Tell the index what a full disk kept from it. In the writer's thread."""
+        self._keeping.catch_up()
 
     def wake(self) -> None:
         """The store has passages that came by another way: embed them too."""
@@ -196,13 +201,14 @@ class Ingest:
     async def _tell_progress(self) -> None:
         """While there is work, twice a second; once more when it is done."""
         told: dict[str, int | bool] = {}
-        at, embedded = trio.current_time(), 0
+        at, embedded, missing = trio.current_time(), 0, 0
         while True:
             now = self.progress()
             if now != told:
                 seconds = trio.current_time() - at
                 rate = (int(now["passages_embedded"]) - embedded) / seconds if seconds > 0 else 0.0
-                missing = await trio.to_thread.run_sync(self._keeping.count_missing)
+                with suppress(StoreError):  # what can't be read now is told by those who need it
+                    missing = await trio.to_thread.run_sync(self._keeping.count_missing)
                 self._report("ingest.progress", **now, passages_missing=missing, passages_per_second=round(rate, 1))
                 told = now
             at, embedded = trio.current_time(), int(now["passages_embedded"])

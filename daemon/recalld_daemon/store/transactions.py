@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -65,7 +65,8 @@ class Transactions:
         """Closes for good; a second call does nothing. The last connection to close removes the log."""
         if not self._closed:
             with self._exclusive():
-                self._db.execute("PRAGMA optimize")
+                with suppress(sqlite3.Error):  # it writes statistics, for which a full disk has no room
+                    self._db.execute("PRAGMA optimize")
                 self._db.close()
                 self._closed = True
 

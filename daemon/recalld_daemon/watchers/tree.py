@@ -125,6 +125,7 @@ class Tree:
                 return
             if entry.is_dir():
                 if self.counts_directory(entry.path):
+                    entry.path.encode()
                     waiting.append(entry.path)
             elif files and self.counts_file(entry.path):
                 status = entry.stat()
@@ -132,7 +133,9 @@ class Tree:
                     entry.path.encode()
                     yield FileStat(entry.path, status.st_size, status.st_mtime_ns, status.st_ino)
         except UnicodeEncodeError:
-            yield Unreadable(ascii(entry.path), "its name is not valid UTF-8: rename it")
+            yield Unreadable(
+                ascii(entry.path), "its name is not valid UTF-8: rename it"
+            )  # no watch, no row can name it
         except FileNotFoundError:
             pass  # gone since, or a link to nothing
         except OSError as error:
