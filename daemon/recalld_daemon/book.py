@@ -177,15 +177,7 @@ class SessionBook:
             id=hello.session,
             number=self._numbers,
             hello=hello,
-            race=Race(
-                hello.session,
-                f"{self._epoch}.{self._numbers}.",
-                hello.delivery,
-                self._limits,
-                boundary=hello.boundary,
-                turn=hello.turn,
-                delivered=self._delivered(hello.session),
-            ),
+            race=self._race(hello, self._delivered(hello.session)),
             conversation=Conversation(),
             lease=Lease(self._heartbeat_seconds, now, self._idle_seconds),
             scope=GLOBAL_SCOPE,
@@ -196,6 +188,24 @@ class SessionBook:
         self._place(live)
         self._sessions[hello.session] = live
         return live
+
+    def race_anew(self, live: LiveSession, hello: Hello, shown: Iterable[int]) -> None:
+        """Another way of delivery: a race keeps its own from first to last, so a new one goes on in its place.
+
+        `shown`: the passages that were shown in this session. The old race must be closed.
+        """
+        counts = live.race.counts
+        self._numbers += 1
+        live.race = self._race(hello, shown)
+        live.race.counts.update(counts)
+        live.rescores.clear()
+        live.standing = (0, frozenset())
+
+    def _race(self, hello: Hello, shown: Iterable[int]) -> Race:
+        return Race(
+            hello.session, f"{self._epoch}.{self._numbers}.", hello.delivery, self._limits,
+            boundary=hello.boundary, turn=hello.turn, delivered=shown,
+        )  # fmt: skip
 
     def _place(self, live: LiveSession) -> None:
         live.scope_key = project_of(live.hello.project or live.hello.cwd)

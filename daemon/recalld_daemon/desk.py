@@ -53,7 +53,7 @@ from recalld_daemon.store.rows import ImpressionRecord, RecallRecord, SessionRec
 from recalld_daemon.store.writer import Writer
 from recalld_protocol import messages as wire
 from recalld_protocol.errors import VersionMismatch, WireError
-from recalld_protocol.wire import decode_from_agent, encode, negotiate, problem_for
+from recalld_protocol.wire import clip, decode_from_agent, encode, negotiate, problem_for
 
 MAX_TRACES = 64  # per session, of recalls that may still be delivered or dropped
 
@@ -98,13 +98,21 @@ class Desk:
         def reply(answer: wire.FromDaemon) -> None:
             self._send(received.identity, msgspec.structs.replace(answer, session=message.session, re=message.id))
 
+        try:
+            self._handle(message, received.identity, reply, now)
+        except Exception as error:  # the outermost loop of a message: its fault must not end everybody's sessions
+            log.exception("%s could not be handled", kind_of(message))
+            text = f"a fault in recalld: {type(error).__name__}: {error}"
+            reply(wire.Problem(code="failed", text=clip(text, 1024), of=kind_of(message)))
+
+    def _handle(self, message: wire.FromAgent, identity: bytes, reply: Reply, now: float) -> None:
         match message:
             case wire.Ping():
                 w = self._welcome
-                self._seen(message.session, received.identity)
+                self._seen(message.session, identity)
                 reply(wire.Pong(epoch=w.epoch, daemon=__version__, pid=w.pid))
             case wire.Hello():
-                self._hello(message, received.identity, reply, now)
+                self._hello(message, identity, reply, now)
             case (
                 wire.Remember()
                 | wire.Search()
@@ -113,10 +121,10 @@ class Desk:
                 | wire.WhyAsk()
                 | wire.Feedback()
             ):
-                self._seen(message.session, received.identity)
+                self._seen(message.session, identity)
                 self._ask(message, reply)
             case _:
-                live = self._seen(message.session, received.identity)
+                live = self._seen(message.session, identity)
                 if live is None:
                     text = f"session {message.session!r} is not open here (recalld may have restarted): say hello first"
                     reply(wire.Problem(code="unknown_session", text=text[:1024], of=kind_of(message)))
@@ -148,6 +156,10 @@ class Desk:
             )
             reply(wire.Problem(code="busy", text=f"this daemon {why}: try again later", of="hello"))
             return
+        if known is not None and known.hello.delivery != hello.delivery:
+            shown = tuple(known.race.delivered)  # a closed race forgets it
+            self.tell(known, Closed(), now)
+            self._book.race_anew(known, hello, shown)
         live = self._book.open(hello, now)
         self._seen(live.id, identity)
         reply(msgspec.structs.replace(self._welcome, version=version))

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from recalld_protocol.wire import clip
+
+KEY_CHARS = 4096  # PATH_MAX; the wire carries no longer one
+
 
 def project_of(cwd: str) -> str:
     """The scope key for a session or a file in `cwd`; "" (global) for an empty, relative or missing directory.
 
-    Reads a few directory entries and at most one small file; never raises.
+    Reads a few directory entries and at most one small file; never raises. What no file system has (a zero byte) is
+    missing; bytes of a name that are no UTF-8 are replaced, since neither the store nor the wire can hold them.
     """
-    if not cwd.startswith("/"):
-        return ""
+    return clip(_project_of(cwd), KEY_CHARS) if cwd.startswith("/") else ""
+
+
+def _project_of(cwd: str) -> str:
     try:
         here = Path(cwd).resolve()
         for directory in (here, *here.parents):
@@ -25,7 +32,7 @@ def project_of(cwd: str) -> str:
                 return str(directory)
             if mark.is_file():
                 return str(_main_tree(mark) or directory)
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, ValueError):
         return ""
     return str(here)
 

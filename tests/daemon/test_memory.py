@@ -56,7 +56,7 @@ def test_the_index_is_opened_once_the_disk_has_room(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(memory_module, "open_index", opening)
     monkeypatch.setattr(memory_module, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(memory_module.gc, "freeze", lambda: None)  # it would outlast the test
+    monkeypatch.setattr("gc.freeze", lambda: None)  # it would outlast the test
     home = home_under(tmp_path)
     home.make()
     memory = Memory.open(home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -58,3 +59,11 @@ def test_what_names_no_directory_is_global(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert project_of(str(loop)) == ""
+
+
+def test_a_key_can_be_stored_and_sent_whatever_the_directory_is_called(tmp_path: Path) -> None:
+    bad = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(bad)
+    os.symlink(bad, tmp_path / "link")
+    assert project_of(str(tmp_path / "link")) == f"{tmp_path}/\ufffd"
+    assert project_of("/a\0b") == ""

@@ -69,4 +69,4 @@ def file_stat(path: str) -> FileStat | None:
 
 def _tree(root: Root) -> Tree:
     path = Path(os.path.abspath(os.path.expanduser(root.path)))
-    return Tree(path.parent, only=path.name) if path.is_file() else Tree(path)
+    return Tree(path.parent, only=path.name) if os.path.isfile(path) else Tree(path)  # raises for nothing
