@@ -364,9 +364,10 @@ class Desk:
         trace = live.traces.get(recall)
         if trace is None:
             return
+        notes = "; ".join(trace.answer.notes) if trace.answer else ""
         record = RecallRecord(
             id=recall, session=live.id, cause=trace.cause, query=trace.query, at=trace.at, outcome=outcome,
-            reason=reason, stage=stage or (trace.answer.stage if trace.answer else "none"),
+            reason=f"{reason} ({notes})" if notes else reason, stage=stage or (trace.answer.stage if trace.answer else "none"),
             ms=ms or max(trace.stage_ms.values(), default=0.0),
         )  # fmt: skip
         self._journal.note(lambda writer: writer.record_recall(explained(record, trace)))

@@ -105,7 +105,11 @@ class Recalls:
             return
         shown = live.race.excluded(start.recall)
         context = gate.Context(
-            query=start.query, shown=shown, texts=live.conversation.texts(), shift=self._settings.threshold_shift
+            query=start.query,
+            shown=shown,
+            texts=live.conversation.texts(),
+            opened=start.query.opened,
+            shift=self._settings.threshold_shift,
         )
         judging = _Judging(partial(self._judge, live.id, start, context))
         send, receive = trio.open_memory_channel[Answer](8)

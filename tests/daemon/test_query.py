@@ -148,3 +148,9 @@ def test_hashes_and_numbers_come_last() -> None:
     terms = terms_of("why did 132b2f66-ee5f break port 8080 of the gateway")
     assert terms.index("gateway") < terms.index("port") < terms.index("8080")
     assert set(terms[-2:]) == {"8080", "132b2f66-ee5f"}
+
+
+def test_a_query_names_the_files_that_its_call_opens() -> None:
+    read = query_of(Focus("Read", '{"file_path": "/w/notes/deploy.md"}', "how do we deploy the ledger"))
+    assert read.opened == ("/w/notes/deploy.md",)
+    assert query_of(Focus(user_text="see notes/deploy.md about the ledger")).opened == ()

@@ -68,7 +68,8 @@ def query_of(focus: Focus) -> Query:
     context = [part for part in (beside, said) if part]
     text = ". ".join([head, *context])
     subject = head.partition(": ")[2] if tool and focus.tool_name else head  # a tool's name is no subject
-    return Query(text=text, terms=terms_of(subject, " ".join(context)), key=" ".join(words_of(text)))
+    terms, key = terms_of(subject, " ".join(context)), " ".join(words_of(text))
+    return Query(text=text, terms=terms, key=key, opened=opened_by(focus) if tool else ())
 
 
 def render_tool(name: str, args: str) -> str:

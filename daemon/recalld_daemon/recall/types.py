@@ -40,6 +40,7 @@ class Query:
     text: str  # what the encoder embeds, most telling words first
     terms: tuple[str, ...]  # lower-cased words and identifier parts for the lexical lane, most telling first
     key: str
+    opened: tuple[str, ...] = ()  # files that the tool call itself opens: the agent has them before it
     silence: str = ""  # why there is nothing to ask, where `text` is empty
 
 
