@@ -72,6 +72,21 @@ def test_p020_three_atomic_saves_of_one_watched_file(tmp_path: Path, notes: Path
     run(tmp_path / "db", file, test=test)
 
 
+def test_a_symlink_made_while_we_watch_is_treated_as_one_found_at_start(tmp_path: Path, notes: Path) -> None:
+    (tmp_path / "out.md").write_text("# Out\n\nThe petrel flies outside.\n")
+
+    async def test(house: House) -> None:
+        (notes / "again.md").symlink_to(notes / "deploy.md")
+        (notes / "round.md").symlink_to(notes / "round.md")
+        (notes / "led.md").symlink_to(tmp_path / "out.md")
+        await house.until_found("petrel", notes / "led.md")
+        await house.ingest.settled()
+        assert house.paths_with("heron") == [str(notes / "deploy.md")]
+        assert house.reports.of("ingest.failed") == []
+
+    run(tmp_path / "db", notes, test=test)
+
+
 def test_an_index_whose_disk_is_full_is_made_up_for_later(tmp_path: Path, notes: Path) -> None:
     async def test(house: House) -> None:
         house.index.full = True

@@ -208,3 +208,12 @@ def test_only_a_transcript_is_one(tmp_path: Path) -> None:
     assert kind_of(str(write(tmp_path, {"type": "summary", "summary": "x", "leafUuid": "y"}))) == "claude-code"
     assert kind_of(str(write(tmp_path, {"question": "q", "answer": "a"}))) is None
     assert kind_of(str(write(tmp_path, ""))) is None
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_record_nested_without_end_is_told_and_the_rest_is_read(tmp_path: Path, end: str) -> None:
+    deep = '{"type": "user", "message": ' + "[" * 100_000
+    after = "words that come after the deep one"
+    outcome = parse(write(tmp_path, record("the first words of all"), deep, record(after), deep + "}", end=end))
+    assert [p.text for p in outcome.passages] == ["the first words of all", after]
+    assert [problem.line for problem in outcome.problems] == ([2, 4] if end else [2])

@@ -52,7 +52,7 @@ def look_at(tree: Tree, paths: Sequence[str]) -> Iterator[Found]:
     for path in paths:
         if os.path.isdir(path):
             yield from tree.walk(path)
-        elif file := file_stat(path):
+        elif tree.follows(path) and (file := file_stat(path)):
             yield file
 
 

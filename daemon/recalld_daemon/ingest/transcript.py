@@ -22,6 +22,7 @@ from recalld_daemon.ingest.lines import Record, read_records
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
+_NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # the last: nested a thousand levels deep
 LEAST_WORDS = 3  # "ok", "go on", "thanks a lot" say nothing later
 
 _NOT_SAID = (  # beginnings of texts that the host writes in the user's name
@@ -86,7 +87,7 @@ def parse_transcript(file: BinaryIO, progress: Progress) -> Iterator[ParsedPassa
         elif record.raw.strip():
             try:
                 yield from _passages(record, progress)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except _NO_RECORD as error:
                 problem = f"not a record: {error}: skipped"
         if problem:
             yield _problem(first, record, problem)
@@ -106,7 +107,7 @@ def _is_complete(record: Record) -> bool:
     try:
         record.raw.decode("utf-8")
         _any(_without_lone_surrogates(record.raw))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _NO_RECORD:
         return False
     return True
 

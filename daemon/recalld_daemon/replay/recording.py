@@ -91,7 +91,7 @@ def _records(lines: Iterable[bytes], recording: Recording) -> Iterator[dict[str,
             continue
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             recording.bad_lines.append(number)
             continue
         if not isinstance(record, dict):

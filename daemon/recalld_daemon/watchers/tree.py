@@ -99,9 +99,7 @@ class Tree:
     def walk(self, start: str | None = None, *, files: bool = True) -> Iterator[Found]:
         """Everything that counts at or below `start` (the root): each directory before what it holds."""
         first = start or self.root
-        if not self.counts_directory(first) or (
-            os.path.islink(first) and first != self.root and not self._leads_out(first)
-        ):
+        if not self.counts_directory(first) or (first != self.root and not self.follows(first)):
             return
         seen: set[tuple[int, int]] = set()
         waiting = [first]
@@ -121,7 +119,7 @@ class Tree:
 
     def _look_at(self, entry: os.DirEntry[str], waiting: list[str], files: bool) -> Iterator[FileStat | Unreadable]:
         try:
-            if entry.is_symlink() and not self._leads_out(entry.path):
+            if entry.is_symlink() and not self.follows(entry.path):
                 return
             if entry.is_dir():
                 if self.counts_directory(entry.path):
@@ -141,9 +139,11 @@ class Tree:
         except OSError as error:
             yield Unreadable(entry.path, error.strerror or str(error))
 
-    def _leads_out(self, link: str) -> bool:
-        """Whether a symlink's target is not found anyway: outside the root, and not around it."""
-        target, root = os.path.realpath(link), os.path.realpath(self.root)
+    def follows(self, path: str) -> bool:
+        """Not a symlink, or one whose target is not found anyway: outside the root, and not around it."""
+        if not os.path.islink(path):
+            return True
+        target, root = os.path.realpath(path), os.path.realpath(self.root)
         return os.path.commonpath((target, root)) not in (target, root)
 
     def _is_gitignored(self, directory: str, name: str) -> bool:
