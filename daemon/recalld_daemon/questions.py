@@ -120,8 +120,8 @@ class Answers:
 
     async def _search(self, search: wire.Search) -> wire.FromDaemon:
         query = search_query(search.query)
-        if not query.text.strip():
-            return wire.Hits()
+        if not any(letter.isalnum() for letter in query.text):
+            return wire.Hits()  # an encoder has an opinion on bare marks too, and it means nothing
         answers: list[Answer] = []
         view = self._view(search.session, search.cwd, search.all_scopes, search.as_of)
         await self.recaller().run(query, view, frozenset(), answers.append)

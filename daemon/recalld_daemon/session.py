@@ -1,8 +1,9 @@
 """What one conversation is about now, and whether its client is still there: sans-IO, bounded, time as an argument.
 
 A focus is made of the newest words only: the tool call at hand, what the user last asked, what the assistant last
-said. Tool results are never part of it: a raw transcript as query is known to lose a quarter of recall. Calls of our
-own tools are recognised here, so that recall never feeds on itself.
+said. Tool results are never part of it: a raw transcript as query is known to lose a quarter of recall. Secrets are
+masked as they come in, so that no query, log or event holds one. Calls of our own tools are recognised here, so that
+recall never feeds on itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal
 
+from recalld_daemon.ingest.redact import redact
 from recalld_daemon.recall.types import Focus
 
 USER_CHARS = 4096  # of the last message: about 1000 tokens, four times what the encoder reads
@@ -64,19 +66,20 @@ class Conversation:
         """The user said `text`: it replaces what was said before. What the assistant said last still counts."""
         self.turn_number = n
         self.turns += 1
-        self._user = both_ends(text, USER_CHARS)
+        self._user = redact(both_ends(text, USER_CHARS))
         self._answers_turn = False
 
     def said(self, text: str) -> None:
         """The assistant said `text`; within one turn the pieces are joined, and the newest words kept."""
-        joined = f"{self._assistant}\n{text}" if self._answers_turn else text
+        new = redact(text[-ASSISTANT_CHARS:])
+        joined = f"{self._assistant}\n{new}" if self._answers_turn else new
         self._assistant = joined[-ASSISTANT_CHARS:].strip()
         self._answers_turn = True
 
     def tool_started(self, name: str, args: str) -> None:
         """A tool call began: its head is what the conversation has seen."""
         self.calls += 1
-        self._tools.append(f"{name[:NAME_CHARS]} {args[:TOOL_HEAD_CHARS]}")
+        self._tools.append(f"{name[:NAME_CHARS]} {redact(args[:TOOL_HEAD_CHARS])}")
 
     def shown(self, texts: Iterable[str]) -> None:
         """These snippets were put before the agent."""
@@ -92,7 +95,7 @@ class Conversation:
 
     def focus_for_tool(self, name: str, args: str) -> Focus:
         """What this tool call is about: its own words first."""
-        return Focus(name[:NAME_CHARS], args[:ARGS_CHARS], self._user, self._assistant)
+        return Focus(name[:NAME_CHARS], redact(args[:ARGS_CHARS]), self._user, self._assistant)
 
     @staticmethod
     def is_own_tool(name: str, args: str) -> bool:

@@ -18,6 +18,14 @@ ASK_INDEX = "create an index on berth_booking now"
 ASK_TIDES = "why does the tidefeed answer with 429 for harbour windows"
 
 
+async def ask(house: DeskHouse, question: wire.FromAgent) -> wire.FromDaemon:
+    house.router.sent.clear()
+    house.say(question)
+    while not house.router.sent:
+        await trio.testing.wait_all_tasks_blocked()
+    return house.router.sent[-1][1]
+
+
 def test_a_call_is_answered_with_its_passage_and_everything_is_written_down(tmp_path: Path) -> None:
     async def body(house: DeskHouse) -> None:
         house.hello()
@@ -234,13 +242,6 @@ def test_a_session_that_resumes_is_not_shown_the_same_again(tmp_path: Path) -> N
 
 
 def test_questions_are_answered(tmp_path: Path) -> None:
-    async def ask(house: DeskHouse, question: wire.FromAgent) -> wire.FromDaemon:
-        house.router.sent.clear()
-        house.say(question)
-        while not house.router.sent:
-            await trio.testing.wait_all_tasks_blocked()
-        return house.router.sent[-1][1]
-
     async def body(house: DeskHouse) -> None:
         house.hello()
         assert isinstance(pong := await ask(house, wire.Ping(session="s")), wire.Pong)
@@ -275,5 +276,35 @@ def test_p016_a_secret_is_not_kept_when_it_is_remembered(tmp_path: Path) -> None
         await house.journal.flush()
         assert "AKIA" not in str(house.reader.memory_text("memory:3"))
         assert b"AKIAIOSFODNN7EXAMPLE" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
+def test_p016_a_secret_in_a_prompt_or_a_call_is_not_kept_in_the_log(tmp_path: Path) -> None:
+    key, password = "AKIAIOSFODNN7EXAMPLE", "Tr0ub4dor-9x"
+
+    async def body(house: DeskHouse) -> None:
+        house.hello()
+        house.say(wire.Turn(session="s", turn=1, text=f"{ASK_INDEX} with {key}"))
+        house.say(wire.Said(session="s", text=f"I use {key} at berth_booking"))
+        args = f'{{"command": "create index berth_booking", "password": "{password}"}}'
+        house.say(wire.ToolStarted(session="s", call="c1", name="mcp__db__run", args=args))
+        await house.settled()
+        causes = [house.reader.recall(inject.recall) for inject in house.take(wire.Inject)]
+        assert any(record and "berth_booking" in record.query for record in causes)
+        kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+        assert key.encode() not in kept
+        assert password.encode() not in kept
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
+def test_p037_a_search_for_marks_alone_finds_nothing(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        for query in ("😀🎉", '"' * 5000, "*", "( -"):
+            hits = await ask(house, wire.Search(query=query))
+            assert isinstance(hits, wire.Hits)
+            assert hits.hits == []
+        assert house.recaller.views == []
 
     at_the_desk(tmp_path, TEXTS, body)

@@ -132,6 +132,7 @@ def test_p013_what_we_injected_is_not_indexed(tmp_path: Path) -> None:
     outcome = parsed(
         tmp_path,
         'Said the log:\n- recalled: "… the heron stands in the reeds …" — notes/a.md:1-9 (2026-03-02)\n'
+        '{"additionalContext": "recalled: \\"… of reeds and rushes …\\" — a.md:1-9"}\n'
         "<hook_context>\nreeds again\n</hook_context>\nand went on with its work.\n",
     )
     assert "reeds" not in outcome.all_text

@@ -28,6 +28,8 @@ SECRETS = [
     ('"api_key": "8d7f6a5b4c3d2e1f0a9b8c7d"', "8d7f6a5b4c3d2e1f0a9b8c7d"),
     ("DB_PASSWORD=s3cr3t!pw", "s3cr3t!pw"),
     ("password: 'correct horse'"[:24], "correct"),
+    ("the staging password is Tr0ub4dor-9x, change it", "Tr0ub4dor-9x"),
+    ("our API key is 8d7f6a5b4c3d2e1f0a9b8c7d from now on", "8d7f6a5b4c3d2e1f0a9b8c7d"),
 ]
 HARMLESS = [
     "commit 3f786850e387550fdab836ed7e6dc881de23001b",
@@ -40,6 +42,7 @@ HARMLESS = [
     "max_tokens: 4096, token_count: 128000000",
     "password: string; token: str = get_token_from_store_123(x)",
     "the password: required field",
+    "the password is required, the token was rejected-by-proxy, the secret is kept elsewhere",
     "http://localhost:8080/a@b and git@github.com:ada/tidewater.git",
     "sk-learn-is-a-library-for-all",
 ]

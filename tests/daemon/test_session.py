@@ -91,6 +91,20 @@ def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     assert both_ends(" short ", 100) == "short"
 
 
+def test_p016_what_is_said_and_called_is_masked_as_it_comes_in() -> None:
+    key, password = "AKIAIOSFODNN7EXAMPLE", "Tr0ub4dor-9x"
+    talk = Conversation()
+    talk.said(f"I keep {key} for later")
+    talk.turn(1, f"use {key}, the password is {password}")
+    assert "use " in talk.focus_for_turn().user_text
+    args = f'{{"password": "{password}", "command": "aws configure set key {key}"}}'
+    talk.tool_started("bash", args)
+    held = f"{talk.texts()} {talk.focus_for_turn()} {talk.focus_for_tool('bash', args)}"
+    assert key not in held
+    assert password not in held
+    assert "aws configure set key" in held
+
+
 # ---------------------------------------------------------------- P013: our own tools
 
 

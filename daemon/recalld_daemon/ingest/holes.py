@@ -24,7 +24,9 @@ _BLOBS = re.compile(
       | [!-~]{400,}""",
     re.VERBOSE | re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
-_OURS = re.compile(r"^[^\n]*\brecalled: \"…[^\n]*$|<hook_context\b.*?(?:</hook_context>|\Z)", re.MULTILINE | re.DOTALL)
+_OURS = re.compile(
+    r"^[^\n]*\brecalled: \\{0,3}\"…[^\n]*$|<hook_context\b.*?(?:</hook_context>|\Z)", re.MULTILINE | re.DOTALL
+)
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
     r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",

@@ -41,9 +41,9 @@ _BEARER = re.compile(
 )
 _URL_PASSWORD = re.compile(r"://[^\s/:@'\"]{0,80}:(?P<s>[^\s/@'\"]{1,200})@")
 _ASSIGNMENT = re.compile(
-    r"""(?P<name>secret|token|passw(?:or)?d|passphrase|pwd|api[_-]?key|access[_-]?key|private[_-]?key|credential
+    r"""(?P<name>secret|token|passw(?:or)?d|passphrase|pwd|api[_\ -]?key|access[_\ -]?key|private[_\ -]?key|credential
         |auth[_-]?key|encryption[_-]?key)[A-Za-z0-9_.-]{0,20}
-        ["']?\s{0,3}(?:=>|:=|=|:)\s{0,3}(?P<q>["'`]?)(?P<s>[^\s"'`,;)}\]]{6,400})""",
+        (?:["']?\s{0,3}(?:=>|:=|=|:)\s{0,3}|\s{1,3}(?:is|was)\s{1,3})(?P<q>["'`]?)(?P<s>[^\s"'`,;)}\]]{6,400})""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CODE_REFERENCE = re.compile(
