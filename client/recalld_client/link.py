@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from recalld_client.sockets import READABLE, RECEIVE_QUEUE, WRITABLE, Dealer, Subscriber, abandon_inherited
+from recalld_client.sockets import READ_AT_ONCE, READABLE, WRITABLE, Dealer, Subscriber, abandon_inherited
 from recalld_protocol.endpoints import Endpoints, check_runtime_dir, endpoints, socket_path
 from recalld_protocol.errors import EndpointError, ProtocolError
 from recalld_protocol.messages import Event, FromAgent, FromDaemon
@@ -267,7 +267,7 @@ class Link:
             return False
 
     def _drain(self) -> None:
-        for _ in range(RECEIVE_QUEUE):
+        for _ in range(READ_AT_ONCE):
             frame = self._socket.receive() if self._socket is not None else None
             if frame is None:
                 return

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 READABLE, WRITABLE = 1, 2  # zmq.POLLIN, zmq.POLLOUT
 SEND_QUEUE = 256  # frames; a hung daemon costs EAGAIN after these
-RECEIVE_QUEUE = 64  # frames; a receiver at its limit loses the tail when the daemon goes away
+RECEIVE_QUEUE = 0  # no limit, since libzmq aborts the process when a heartbeat comes due on a connection that was lost
+# while its receive queue was full (libzmq issues 4364, 4767); what may wait is bounded by what this session has asked
+READ_AT_ONCE = 256  # frames taken from the socket in one go; no more than a link keeps
 EVENT_QUEUE = 1_000  # events that a slow reader may lie behind
 RECONNECT_MS, RECONNECT_MAX_MS = 50, 2_000  # doubling
 HANDSHAKE_MS = 2_000  # a frozen daemon's kernel accepts connections that nobody shakes hands on

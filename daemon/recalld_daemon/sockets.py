@@ -35,7 +35,7 @@ EVENT_QUEUE = 1000  # events per subscriber; past that the newest are dropped fo
 SUBSCRIPTION_LIMIT = 1024  # bytes; an event's name has at most 256
 HANDSHAKE_MS = 2000  # a connection that has not said who it is by then is closed
 BACKLOG = 256  # connections waiting to be accepted: agents may start together
-TCP_HEARTBEAT_MS = 10_000  # a TCP peer that vanished without a word is given up after three of these
+TCP_PROBE_SECONDS = 10  # a TCP peer that vanished without a word is given up after three of these
 ZAP_FRAMES = 8  # a CURVE request has 7, a NULL one 6
 SOCKET_UMASK = 0o177  # socket files are 0600
 
@@ -356,8 +356,10 @@ def _bind_tcp(socket: _Socket, tcp: TcpBinding) -> str:
     _raw_key(tcp.curve_secret, f"{tcp.address}: the daemon's secret key")
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.CURVE_SECRETKEY, tcp.curve_secret)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, TCP_HEARTBEAT_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * TCP_HEARTBEAT_MS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)  # not ZeroMQ's heartbeats: with those libzmq aborts the process when one
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, TCP_PROBE_SECONDS)  # comes due on a lost connection whose queue is full
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, TCP_PROBE_SECONDS)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 2)
     _bind(socket, tcp.address)
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)
 

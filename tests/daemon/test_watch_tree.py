@@ -170,6 +170,12 @@ def test_a_root_of_one_file(tmp_path: Path) -> None:
     assert not tree.holds(str(tmp_path / "b.md"))
 
 
+def test_a_root_of_one_file_may_be_a_symlink_to_its_neighbour(tmp_path: Path) -> None:
+    make(tmp_path, "a-2.md")
+    (tmp_path / "a.md").symlink_to("a-2.md")
+    check(tmp_path, "a.md", only="a.md")
+
+
 def test_a_walk_may_begin_below_the_root(tmp_path: Path) -> None:
     make(tmp_path, "a.md", "sub/b.md", "node_modules/c.md")
     tree = Tree(tmp_path)

@@ -140,8 +140,8 @@ class Tree:
             yield Unreadable(entry.path, error.strerror or str(error))
 
     def follows(self, path: str) -> bool:
-        """Not a symlink, or one whose target is not found anyway: outside the root, and not around it."""
-        if not os.path.islink(path):
+        """Not a symlink, or what the user named, or one whose target is not found anyway: outside, not around us."""
+        if path == self.key or not os.path.islink(path):
             return True
         target, root = os.path.realpath(path), os.path.realpath(self.root)
         return os.path.commonpath((target, root)) not in (target, root)
