@@ -32,6 +32,7 @@ from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.writer import Writer, open_writer
 from recalld_daemon.worker_wire import Loaded
 from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
+from recalld_daemon.write_ahead import WriteAhead
 
 SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs is read from the store again
 PRUNE_SECONDS = 3600.0
@@ -54,6 +55,7 @@ class Memory:
     reader: Reader
     turns: trio.CapacityLimiter
     scopes: dict[str, int]
+    write_ahead: WriteAhead
     index: FaissIndex | None = None
     ingest: Ingest | None = None
     backlog: int = 0  # passages without vectors, as last counted
@@ -65,7 +67,8 @@ class Memory:
         """Open or make the store. Raises StoreError."""
         writer = open_writer(home.database)
         reader = open_reader(home.database)
-        return cls(home, writer, reader, trio.CapacityLimiter(1), reader.scopes())
+        turns = trio.CapacityLimiter(1)
+        return cls(home, writer, reader, turns, reader.scopes(), WriteAhead(writer, turns))
 
     def close(self) -> None:
         if self.index is not None:
@@ -103,7 +106,7 @@ class Memory:
         watch = self._watching(feed, rescoped)
         self.ingest = Ingest(
             roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
-            report=watch, gate=gate, undated=0.0 if config.undated == "always" else None,
+            report=watch, gate=self.write_ahead.after(gate), undated=0.0 if config.undated == "always" else None,
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
@@ -212,6 +215,8 @@ class Memory:
     def state(self) -> str:
         if self.ingest is None:
             return "starting"
+        if self.write_ahead.held:
+            return "waiting for a reader of the store"
         progress = self.ingest.progress()
         if not progress["idle"]:
             return "indexing"

@@ -240,6 +240,8 @@ class Service:
             "sessions": {"open": len(parts.book), "connected": connected},
             "paths": {
                 "database": str(self._home.database), "index": str(self._home.index),
+                "log_mb": round(memory.write_ahead.size_bytes / 1e6, 1),
+                "log_limit_mb": round(memory.write_ahead.limit_bytes / 1e6, 1),
                 "models": str(self._home.models), "config": self._config.source or str(self._home.config_file),
                 "request_socket": self._endpoints.request, "event_socket": self._endpoints.events,
             },

@@ -58,8 +58,14 @@ class Transactions:
                 blocked, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             finally:
                 self._db.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-        wal = self.path.with_name(self.path.name + "-wal")
-        return Checkpoint(bool(blocked), wal.stat().st_size if wal.exists() else 0)
+        return Checkpoint(bool(blocked), self.log_bytes())
+
+    def log_bytes(self) -> int:
+        """The size of the write-ahead log on disk; callable from any thread."""
+        try:
+            return self.path.with_name(self.path.name + "-wal").stat().st_size
+        except OSError:
+            return 0
 
     def close(self) -> None:
         """Closes for good; a second call does nothing. The last connection to close removes the log."""
