@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -45,6 +46,7 @@ from recalld_protocol.messages import PROTOCOL_VERSIONS, Message, Welcome
 TICK_SECONDS = 5.0
 SWITCH_SECONDS = 0.0002  # Python's own 5 ms is as long as a whole recall: threads that judge and search must take turns
 DRAIN_SECONDS = 1.2  # of the two that a stop may take: recalls end, notes are written, the index is saved
+FILES = 65_536  # a session takes one, 4096 sessions may be allowed; and agents may knock all at once
 STATUS_SECONDS = 1.0  # between two STATUS lines for systemd
 
 log = logging.getLogger("recalld")
@@ -56,6 +58,7 @@ def run_daemon(config: Config, home: Home, environ: Mapping[str, str]) -> int:
         stream=sys.stderr, level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     os.umask(0o077)
+    raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     code = 0
     try:
@@ -71,6 +74,14 @@ def run_daemon(config: Config, home: Home, environ: Mapping[str, str]) -> int:
         print(f"recalld: {_first(failed)}", file=sys.stderr)
         code = 1
     return code
+
+
+def raise_file_limit() -> None:
+    """As many open files as this process may have, FILES at most: libzmq aborts where it can't accept a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _first(error: BaseException) -> BaseException:
