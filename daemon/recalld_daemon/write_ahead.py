@@ -43,8 +43,8 @@ class WriteAhead:
                 self.held = True
                 size, limit = self.size_bytes // 1_000_000, self.limit_bytes // 1_000_000
                 log.warning(
-                    "%s: a reader, most likely of another process, holds a transaction open, so the log can't be cut (%d MB, "
-                    "limit %d MB): indexing waits until that one is closed",
+                    "%s: a reader, most likely of another process, holds a transaction open, so the log can't be cut "
+                    "(%d MB, limit %d MB): indexing waits until that one is closed",
                     self._writer.path, size, limit,
                 )  # fmt: skip
             await trio.sleep(RETRY_SECONDS)
