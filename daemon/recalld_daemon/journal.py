@@ -2,7 +2,8 @@
 
 All of the daemon's writes, those of ingest too, take turns through one limiter, since the store has one writer. Notes
 are kept in a bounded queue; when the disk can't keep up the newest are dropped and counted, recall goes on. What a
-client is promised (`promised`) is never dropped: it waits its turn behind the notes and returns when it is on disk.
+client is promised (`promised`) is never dropped: it waits its turn behind the notes and returns when it is on disk, or
+is refused at once when very much waits, so that the client repeats it later.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.errors import StoreBusy, StoreError
 from recalld_daemon.store.writer import Writer
 
 Gate = Callable[[], Awaitable[None]]
 Note = Callable[[Writer], object]
 QUEUE = 4096  # notes; some hundred bytes to some KB each
+MOST_WAITING = 2 * QUEUE  # notes and promises; clients repeat what they are not told is kept
 BATCH = 64  # notes per transaction
 GATE_SECONDS = 1.0  # for which notes give way to recalls, which take milliseconds
 
@@ -59,7 +61,12 @@ class Journal:
         self._send.send_nowait(write)
 
     async def promised(self, work: Callable[[Writer], T]) -> T:
-        """Write it after all that was noted before, and return what it gave. Raises StoreError."""
+        """Write it after all that was noted before, and return what it gave. Raises StoreError, of it StoreBusy at once."""
+        if self.waiting >= MOST_WAITING:
+            raise StoreBusy(f"{self.waiting} writes wait for the disk already: try again later")
+        return await self._promise(work)
+
+    async def _promise(self, work: Callable[[Writer], T]) -> T:
         promise = _Promise(work)
         self._send.send_nowait(promise)
         await promise.done.wait()
@@ -69,7 +76,7 @@ class Journal:
 
     async def flush(self) -> None:
         """Returns when all that was noted before is written."""
-        await self.promised(lambda writer: None)
+        await self._promise(lambda writer: None)
 
     async def serve(self) -> None:
         """Until cancelled; a batch that was begun is finished."""

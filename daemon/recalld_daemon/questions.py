@@ -24,7 +24,7 @@ from recalld_daemon.recall.offer import date_of, snippet_of
 from recalld_daemon.recall.query import query_of, terms_of
 from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Focus, Passage, Query, View
 from recalld_daemon.scopes import project_of
-from recalld_daemon.store.errors import NoSuchRow, StoreError
+from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_protocol import messages as wire
 
@@ -49,6 +49,9 @@ class Answers:
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
             await self._answer(question, reply)
+        except StoreBusy as error:
+            log.info("%s: %s", type(question).__name__, error)
+            reply(wire.Problem(code="busy", text=str(error)[:1024], of=str(question.__struct_config__.tag)))
         except Exception as error:  # noqa: BLE001 - the outermost loop of a question: its fault must not end the daemon
             (log.error if isinstance(error, StoreError) else log.exception)("%s: %s", type(question).__name__, error)
             text = str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"

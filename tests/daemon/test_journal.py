@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from recalld_daemon import journal as journal_module
 from recalld_daemon.journal import Journal
 from recalld_daemon.store import NoSuchRow
+from recalld_daemon.store.errors import StoreBusy
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.rows import RecallRecord, SessionRecord
 from recalld_daemon.store.writer import Writer, open_writer
@@ -80,3 +82,33 @@ def test_when_the_disk_does_not_keep_up_notes_are_dropped_and_counted_and_promis
         assert {row.id for row in reader.sessions()} == {"a", "b", "c", "kept"}
 
     with_journal(tmp_path, body)
+
+
+def test_too_many_promises_are_refused_at_once_and_those_given_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "MOST_WAITING", 3)
+
+    async def main() -> None:
+        kept: list[str] = []
+        with open_writer(tmp_path / "db") as writer:
+            journal = Journal(writer, trio.CapacityLimiter(1))
+
+            async def ask(name: str) -> None:
+                try:
+                    await journal.promised(lambda writer: kept.append(name))
+                except StoreBusy:
+                    kept.append(f"{name} refused")
+
+            async with trio.open_nursery() as nursery:
+                for name in "abcd":
+                    nursery.start_soon(ask, name)
+                await trio.testing.wait_all_tasks_blocked()
+                assert len(kept) == 1  # nothing is written yet: one was refused
+                nursery.start_soon(journal.serve)
+                await journal.flush()
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+        assert len([name for name in kept if not name.endswith("refused")]) == 3
+
+    trio.run(main)
