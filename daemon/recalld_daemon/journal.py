@@ -61,7 +61,7 @@ class Journal:
         self._send.send_nowait(write)
 
     async def promised(self, work: Callable[[Writer], T]) -> T:
-        """Write it after all that was noted before, and return what it gave. Raises StoreError, of it StoreBusy at once."""
+        """Write it after all noted before, and return what it gave. Raises StoreError; StoreBusy at once, if full."""
         if self.waiting >= MOST_WAITING:
             raise StoreBusy(f"{self.waiting} writes wait for the disk already: try again later")
         return await self._promise(work)
