@@ -25,9 +25,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.command(arguments))
     except KeyboardInterrupt:
         return 130
-    except (ConfigError, OSError) as error:
-        print(f"recalld: {error}", file=sys.stderr)
-        return 2 if isinstance(error, ConfigError) else 1
+    except BrokenPipeError:
+        return 141
+    except ConfigError as error:
+        return _fail(str(error), 2)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except ModuleNotFoundError as error:
+        return _fail(f"the daemon's parts are not installed (no {error.name}): pip install 'recalld[daemon]'", 1)
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"recalld: {text}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,7 +85,12 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--no-late-interaction", action="store_true", help="see [recall] late_interaction")
     parser.add_argument("--undated", choices=("changed", "always"), help="see [sources] undated; default: changed")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="default: info")
-    parser.add_argument("--home", metavar="DIR", type=Path, help="keep everything under DIR instead of the XDG places")
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        type=Path,
+        help="keep data, models and configuration under DIR; the sockets stay in RECALLD_RUNTIME_DIR",
+    )
     parser.add_argument("--model-cache", metavar="DIR", type=Path, help="where prepared models are kept")
 
 
@@ -135,6 +150,9 @@ def _config(arguments: argparse.Namespace, home: Home) -> Config:
     if arguments.log_level:
         flags["log_level"] = arguments.log_level
     config = load_config(path, flags)
+    for directory in arguments.watch:
+        if not Path(directory).expanduser().exists():
+            print(f"recalld: --watch {directory}: no such directory; waiting for it to appear", file=sys.stderr)
     more = tuple(str(Path(directory).expanduser().absolute()) for directory in arguments.watch)
     told = tuple(str(Path(directory).expanduser().absolute()) for directory in config.watch)
     for directory in (*told, *more):

@@ -367,7 +367,8 @@ class Desk:
         notes = "; ".join(trace.answer.notes) if trace.answer else ""
         record = RecallRecord(
             id=recall, session=live.id, cause=trace.cause, query=trace.query, at=trace.at, outcome=outcome,
-            reason=f"{reason} ({notes})" if notes else reason, stage=stage or (trace.answer.stage if trace.answer else "none"),
+            reason=f"{reason} ({notes})" if notes else reason,
+            stage=stage or (trace.answer.stage if trace.answer else "none"),
             ms=ms or max(trace.stage_ms.values(), default=0.0),
         )  # fmt: skip
         self._journal.note(lambda writer: writer.record_recall(explained(record, trace)))

@@ -20,7 +20,9 @@ class AlreadyRunning(Exception):
     def __init__(self, path: Path, pid: int) -> None:
         self.pid = pid
         holder = f"pid {pid}" if pid else "another process that is just starting"
-        super().__init__(f"recalld is already running: {holder} holds {path}; stop it first, or use that one")
+        super().__init__(
+            f"recalld is already running: {holder} holds {path}; stop it first, or use that one; a second daemon needs a --home and a RECALLD_RUNTIME_DIR of its own"
+        )
 
 
 @contextmanager

@@ -64,7 +64,11 @@ class Answers:
             case wire.SessionsAsk():
                 reply(wire.Sessions(sessions=[live.row(live.route is not None) for live in self.book][:1000]))
             case wire.WhyAsk(target=target):
-                reply(await trio.to_thread.run_sync(self._why, target))
+                answer = await trio.to_thread.run_sync(self._why, target)
+                if isinstance(answer, wire.Problem):  # what was shown a moment ago may still wait to be written
+                    await self.journal.flush()
+                    answer = await trio.to_thread.run_sync(self._why, target)
+                reply(answer)
             case wire.Search():
                 reply(await self._search(question))
             case wire.Remember():

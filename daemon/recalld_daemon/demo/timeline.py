@@ -49,6 +49,9 @@ class Timeline:
         )
         self._began = time.monotonic()
 
+    def note(self, text: str) -> None:
+        self._line(text)
+
     def turn(self, number: int, text: str) -> None:
         self._line(self._paint("1", f"\n{self._clock()} turn {number}  “{self._cut(text, 20)}”"))
 
@@ -93,7 +96,7 @@ class Timeline:
         self._line(
             f"ready at its own boundary: some answer {summary['ready_any']:.1%}, "
             f"the full one {summary['ready_full']:.1%}; "
-            f"from event to answer p50 {summary['ms']['p50']} ms, p95 {summary['ms']['p95']} ms"
+            f"from event to answer p50 {summary['ms']['p50']:.1f} ms, p95 {summary['ms']['p95']:.1f} ms"
         )
         if bad_lines:
             self._line(f"{bad_lines} lines of the session could not be read and were left out")

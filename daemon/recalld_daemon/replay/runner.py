@@ -19,6 +19,7 @@ from recalld_client import Session
 from recalld_daemon.demo.private import DidNotStart, private_daemon, wait_until_indexed
 from recalld_daemon.demo.races import Races, RaceSeen
 from recalld_daemon.demo.timeline import Timeline
+from recalld_daemon.paths import home_under
 from recalld_daemon.replay.recording import (
     BoundaryStep,
     EndStep,
@@ -31,6 +32,7 @@ from recalld_daemon.replay.recording import (
     read_recording,
 )
 from recalld_daemon.replay.report import report_of
+from recalld_daemon.store.reader import open_reader
 from recalld_protocol.endpoints import Endpoints
 
 SETTLE_SECONDS = 10.0  # a recall takes milliseconds; one that never settles must not hang a replay
@@ -58,9 +60,15 @@ def run_replay(
         with private_daemon([path.absolute() for path in memory], home, flags) as daemon:
             timeline.heading(f"replay of {session_file.name}: {len(recording.steps)} steps")
             timeline.ready(wait_until_indexed(daemon, timeline.progress))
+            tell_what_is_later(recording, daemon.home, timeline)
             races = replay(recording, daemon.endpoints, timeline, recorded_pace, limit)
-    except (NotASession, OSError) as error:
+    except BrokenPipeError:
+        raise
+    except NotASession as error:
         print(f"recalld replay: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"recalld replay: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except DidNotStart as error:
         print(f"recalld replay: {error}", file=sys.stderr)
@@ -70,6 +78,18 @@ def run_replay(
     if json_file is not None:
         json_file.write_text(json.dumps(report, indent=1) + "\n")
     return 0
+
+
+def tell_what_is_later(recording: Recording, home: Path, timeline: Timeline) -> None:
+    """A replay that recalls nothing because all was written after it should say so."""
+    ends = recording.steps[-1].at
+    with open_reader(home_under(home).database) as reader:
+        earlier, all_passages = reader.written_before(ends), reader.counts()["passages"]
+    if earlier < all_passages:
+        timeline.note(
+            f"{all_passages - earlier} of {all_passages} passages were written after this session ended and can't be "
+            "recalled; --undated takes those without a date of their own for older"
+        )
 
 
 def replay(
@@ -126,7 +146,7 @@ class _Player:
                 self._session.said(text)
             case StartStep(at, call, name, args):
                 started = self._session.tool_started(name, args, call_id=call, as_of=at)
-                race = self.races.call(started.id, f"{name} {json.dumps(args, ensure_ascii=False)}")
+                race = self.races.call(started.id, f"{name} {' '.join(map(str, args.values()))}")
                 self._open[call] = self._by_call[call] = race
                 self._settle_now(race)
             case EndStep(_, call, ok, result, seconds):
@@ -150,6 +170,8 @@ class _Player:
         for race in own:
             if race.call:
                 self._timeline.started(race)
+            elif race.verdict == "silent":
+                self._timeline.late([race])
             self._timeline.boundary(race, got if race is own[0] else [], ended if race is own[0] else [])
 
     def _settle_now(self, race: RaceSeen) -> None:

@@ -104,6 +104,10 @@ class Reader(VectorReads, LogReads):
         known = self.scopes()
         return [known[key] for key in keys if key in known]
 
+    def written_before(self, moment: float) -> int:
+        """How many passages were written before a moment (epoch seconds)."""
+        return int(self._all("SELECT count(*) FROM passages WHERE written_at < ?", (moment,))[0][0])
+
     def generation(self) -> int:
         """Grows with each transaction that changed passages or vectors."""
         return int(self._all(_COUNTS["generation"])[0][0])
