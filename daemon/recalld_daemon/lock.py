@@ -21,7 +21,8 @@ class AlreadyRunning(Exception):
         self.pid = pid
         holder = f"pid {pid}" if pid else "another process that is just starting"
         super().__init__(
-            f"recalld is already running: {holder} holds {path}; stop it first, or use that one; a second daemon needs a --home and a RECALLD_RUNTIME_DIR of its own"
+            f"recalld is already running: {holder} holds {path}; stop it first, or use that one; "
+            "a second daemon needs a --home and a RECALLD_RUNTIME_DIR of its own"
         )
 
 
