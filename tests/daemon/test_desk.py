@@ -308,3 +308,22 @@ def test_p037_a_search_for_marks_alone_finds_nothing(tmp_path: Path) -> None:
         assert house.recaller.views == []
 
     at_the_desk(tmp_path, TEXTS, body)
+
+
+def test_why_knows_what_was_shown_a_moment_ago(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        house.hello()
+        house.say(wire.ToolStarted(session="s", call="c1", name="Bash", args=ASK_INDEX))
+        await house.settled()
+        (snippet,) = house.take(wire.Inject)[-1].snippets
+        house.say(wire.ToolEnded(session="s", call="c1"))
+        house.say(wire.Boundary(session="s", number=1, taken=[snippet.id]))
+        async with house.journal._turns:  # the disk is busy: nothing of it is written yet
+            house.say(wire.WhyAsk(target=snippet.id))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert house.take(wire.Why) == []
+        while not (told := house.take(wire.Why)):
+            await trio.testing.wait_all_tasks_blocked()
+        assert told[0].outcome == "won"
+
+    at_the_desk(tmp_path, TEXTS, body)
