@@ -94,9 +94,10 @@ class Answers:
         record = self.reader.recall(impression.recall if impression else target)
         if record is None:
             text = (
-                f"no impression and no recall {target!r} is in the log; it may have been pruned ([daemon] keep_recalls)"
+                f"no impression and no recall {target!r} is in the log: ids are in `recallctl tail` and in injections; "
+                "an old one may have been pruned ([daemon] keep_recalls)"
             )
-            return wire.Problem(code="not_found", text=text, of="why_ask")
+            return wire.Problem(code="not_found", text=text[:1024], of="why_ask")
         detail = msgspec.msgpack.decode(record.explain, type=wire.Why)
         shown = {(row.path, row.start): row for row in self.reader.impressions(record.id)}
         candidates = []

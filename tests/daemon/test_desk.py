@@ -264,6 +264,7 @@ def test_questions_are_answered(tmp_path: Path) -> None:
             problem = await ask(house, question)
             assert isinstance(problem, wire.Problem)
             assert (problem.code, problem.of) == ("not_found", of)
+            assert "ids are in `recallctl tail`" in problem.text
 
     at_the_desk(tmp_path, TEXTS, body)
 

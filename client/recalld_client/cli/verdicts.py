@@ -40,7 +40,7 @@ GOOD = Command(
     usage="good [options] ID",
     summary="that snippet was useful",
     teaches="Tells the daemon that a snippet it showed was useful.",
-    example="recallctl good i-42",
+    example="recallctl good 5256e8c5.2.1-7",
     arguments=_arguments,
     run=_run("good"),
 )
@@ -49,7 +49,7 @@ BAD = Command(
     usage="bad [options] ID",
     summary="that snippet was not useful",
     teaches="Tells the daemon that a snippet it showed was of no use there.",
-    example="recallctl bad i-42",
+    example="recallctl bad 5256e8c5.2.1-7",
     arguments=_arguments,
     run=_run("bad"),
 )

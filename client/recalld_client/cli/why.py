@@ -83,7 +83,11 @@ def _details(candidate: WhyCandidate, screen: Screen) -> Iterator[str]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="an impression's id or a recall's, as `recallctl tail` shows them")
+    parser.add_argument(
+        "id",
+        metavar="ID",
+        help="a snippet's id (such as 5256e8c5.2.1-7) or a recall's (5256e8c5.2.1), as `recallctl tail` shows them",
+    )
 
 
 COMMAND = Command(
@@ -93,7 +97,7 @@ COMMAND = Command(
     teaches="Explains a snippet, or a silence: what started the recall and with which query, how far "
     "it came in which time, and for each candidate its fused rank, each lane's rank and score, "
     "the probability p, and what each gate decided.",
-    example="recallctl why i-42",
+    example="recallctl why 5256e8c5.2.1-7",
     arguments=_arguments,
     run=run,
 )
