@@ -86,7 +86,7 @@ WHY = Why(
             probability=0.91,
             lanes={"dense": (1, 0.7012), "lexical": (3, 9.25)},
             gates={"probability": "passed: 0.91 >= 0.6", "novelty": "passed: new"},
-            impression="i-42",
+            impression="5256e8c5.2.1-7",
         ),
         WhyCandidate(
             path="notes/log/2026-05-27.md",
@@ -350,7 +350,7 @@ def test_an_argument_that_is_not_utf8_is_refused(ctl: Ctl) -> None:
 
 
 def test_why_renders_lanes_and_gates(ctl: Ctl) -> None:
-    ended = ctl("why", "i-42", answers={WhyAsk: WHY})
+    ended = ctl("why", "5256e8c5.2.1-7", answers={WhyAsk: WHY})
     check(
         ended,
         0,
@@ -362,7 +362,7 @@ outcome  slipped: ready 3.1 ms after its own boundary
 stage    late (fused 4.1 ms, late 7.9 ms)
 
 rank  passage                               dense  lexical     p  shown as
-   1  notes/runbooks/deploy.md:900-1200  #1 0.701  #3 9.25  0.91  i-42
+   1  notes/runbooks/deploy.md:900-1200  #1 0.701  #3 9.25  0.91  5256e8c5.2.1-7
       "drain before restart, always"
       probability passed: 0.91 >= 0.6
       novelty passed: new
@@ -370,7 +370,7 @@ rank  passage                               dense  lexical     p  shown as
       probability stopped: 0.40 < 0.6
 """,
     )
-    assert ended.asked[-1] == WhyAsk(target="i-42", id=ended.asked[-1].id)
+    assert ended.asked[-1] == WhyAsk(target="5256e8c5.2.1-7", id=ended.asked[-1].id)
 
 
 def test_why_of_a_silence_without_candidates(ctl: Ctl) -> None:
@@ -393,15 +393,15 @@ def test_an_unknown_id_ends_with_4(ctl: Ctl) -> None:
 
 @pytest.mark.parametrize("verdict", ["good", "bad"])
 def test_verdicts(ctl: Ctl, verdict: str) -> None:
-    ended = ctl(verdict, "i-42", answers={Feedback: Acked()})
-    check(ended, 0, f"i-42: {verdict}, noted\n")
+    ended = ctl(verdict, "5256e8c5.2.1-7", answers={Feedback: Acked()})
+    check(ended, 0, f"5256e8c5.2.1-7: {verdict}, noted\n")
     question = ended.asked[-1]
     assert isinstance(question, Feedback)
-    assert (question.impression, question.verdict) == ("i-42", verdict)
+    assert (question.impression, question.verdict) == ("5256e8c5.2.1-7", verdict)
     assert question.key
-    assert ctl(verdict, "i-42", "--json", answers={Feedback: Acked()}).json == {
+    assert ctl(verdict, "5256e8c5.2.1-7", "--json", answers={Feedback: Acked()}).json == {
         "kind": "acked",
-        "impression": "i-42",
+        "impression": "5256e8c5.2.1-7",
         "verdict": verdict,
     }
 
@@ -429,7 +429,8 @@ COMMANDS = (
 @pytest.mark.parametrize("argv", COMMANDS, ids=lambda argv: argv[0])
 def test_daemon_absent(argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = absent(["--runtime-dir", str(tmp_path / "run"), *argv], capsys)
-    check_fault(ended, 3, f"no daemon at {tmp_path}/run/req.sock", "`systemctl --user start recalld`", "`recalld run`")
+    remedy = "`recalld run` or, where it is installed as a service, `systemctl --user start recalld`"
+    check_fault(ended, 3, f"no daemon at {tmp_path}/run/req.sock: start it with {remedy}")
 
 
 def test_directory_there_but_no_socket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from .command import Fault, NoDaemon, NotFound, UsageFault
 
 Answer = TypeVar("Answer", bound=Message)
 PROBE_SECONDS = 0.2  # a connection to a Unix socket is made at once, unless its backlog is full
-START = "start it with `systemctl --user start recalld` or `recalld run`"
+START = "start it with `recalld run` or, where it is installed as a service, `systemctl --user start recalld`"
 RESTART = "restart it with `systemctl --user restart recalld`, or end it and start `recalld run`"
 
 
