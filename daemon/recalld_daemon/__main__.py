@@ -150,14 +150,14 @@ def _config(arguments: argparse.Namespace, home: Home) -> Config:
     if arguments.log_level:
         flags["log_level"] = arguments.log_level
     config = load_config(path, flags)
-    for directory in arguments.watch:
-        if not Path(directory).expanduser().exists():
-            print(f"recalld: --watch {directory}: no such directory; waiting for it to appear", file=sys.stderr)
     more = tuple(str(Path(directory).expanduser().absolute()) for directory in arguments.watch)
     told = tuple(str(Path(directory).expanduser().absolute()) for directory in config.watch)
     for directory in (*told, *more):
         if "\0" in directory or not _is_utf8(directory):
             raise ConfigError(f"{directory!a} can't be watched: its name is not valid UTF-8, or holds a zero byte")
+    for directory in arguments.watch:
+        if not Path(directory).expanduser().exists():
+            print(f"recalld: --watch {directory}: no such directory; waiting for it to appear", file=sys.stderr)
     return replace(config, watch=tuple(dict.fromkeys(told + more)))
 
 
