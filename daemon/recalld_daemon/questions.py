@@ -26,10 +26,12 @@ from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Focus, 
 from recalld_daemon.scopes import project_of
 from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
+from recalld_daemon.store.rows import SessionRecord
 from recalld_protocol import messages as wire
 
 log = logging.getLogger(__name__)
 Reply = Callable[[wire.FromDaemon], None]
+ENDED_SHOWN = 50  # sessions of the log that `recallctl sessions` is told of, beside those that are open
 Topics = dict[str, dict[str, str | int | float | bool | None]]
 
 
@@ -62,7 +64,7 @@ class Answers:
             case wire.StatusAsk():
                 reply(wire.Status(topics=await self._topics()))
             case wire.SessionsAsk():
-                reply(wire.Sessions(sessions=[live.row(live.route is not None) for live in self.book][:1000]))
+                reply(await self._sessions())
             case wire.WhyAsk(target=target):
                 answer = await trio.to_thread.run_sync(self._why, target)
                 if isinstance(answer, wire.Problem):  # what was shown a moment ago may still wait to be written
@@ -88,6 +90,15 @@ class Answers:
         topics["log"] = {name: counts[name] for name in ("sessions", "recalls", "impressions", "feedback")}
         topics["paths"]["database_mb"] = round(counts["bytes"] / 1e6, 1)
         return topics
+
+    async def _sessions(self) -> wire.Sessions:
+        """The open ones, and of those that ended the ones last seen."""
+        records = await trio.to_thread.run_sync(self.reader.sessions, ENDED_SHOWN)
+        rows = [live.row(live.route is not None) for live in self.book]  # after the wait: it may have closed some
+        known = {row.session for row in rows}
+        keys = {number: key for key, number in self.scopes.items()}
+        rows += [ended_row(record, keys.get(record.scope, "")) for record in records if record.id not in known]
+        return wire.Sessions(sessions=rows[:1000])
 
     def _why(self, target: str) -> wire.FromDaemon:
         impression = self.reader.impression(target)
@@ -183,6 +194,15 @@ def search_query(text: str) -> Query:
     """What a person typed into a search: taken as it stands, also where a conversation's turn would ask nothing."""
     query = query_of(Focus(user_text=text))
     return query if query.text else Query(text=text.strip()[:2_000], terms=terms_of(text), key=text)
+
+
+def ended_row(record: SessionRecord, scope: str) -> wire.SessionRow:
+    """A session that is not open any more, as the log has it. `scope`: its scope's key."""
+    return wire.SessionRow(
+        session=record.id, host=record.host, client=record.client, cwd=record.cwd, scope=scope,
+        opened_at=record.opened_at, last_seen_at=record.last_seen_at, turns=record.turn, calls=record.calls,
+        won=record.won, slipped=record.slipped, silent=record.silent,
+    )  # fmt: skip
 
 
 def hit_of(candidate: Candidate, passage: Passage, query: Query, scope: str) -> wire.Hit | None:

@@ -269,6 +269,26 @@ def test_questions_are_answered(tmp_path: Path) -> None:
     at_the_desk(tmp_path, TEXTS, body)
 
 
+def test_sessions_that_ended_are_told_of_beside_those_that_are_open(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        house.hello()
+        house.say(wire.Turn(session="s", turn=1, text=ASK_INDEX))
+        await house.settled()
+        house.say(wire.ToolStarted(session="s", call="c1", name="Bash", args="ls"))
+        house.say(wire.Bye(session="s"))
+        await house.settled()
+        house.hello("t")
+        await house.settled()
+        answer = await ask(house, wire.SessionsAsk())
+        assert isinstance(answer, wire.Sessions)
+        opened, ended = answer.sessions
+        assert (opened.session, opened.connected) == ("t", True)
+        assert (ended.session, ended.connected, ended.turns, ended.calls) == ("s", False, 1, 1)
+        assert 0 < ended.opened_at <= ended.last_seen_at
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
 def test_p016_a_secret_is_not_kept_when_it_is_remembered(tmp_path: Path) -> None:
     async def body(house: DeskHouse) -> None:
         house.say(wire.Remember(text="the bucket's key is AKIAIOSFODNN7EXAMPLE, region eu-north-1"))

@@ -47,9 +47,9 @@ COMMAND = Command(
     name="sessions",
     usage="sessions [options]",
     summary="the agents' conversations",
-    teaches="Lists the sessions the daemon knows, those that are connected first: their host and "
-    "directory, when they were last heard of, their turns and tool calls, and how their races "
-    "ended.",
+    teaches="Lists the sessions the daemon knows, those that are connected first, then those that "
+    "went away or ended (the latest 50): their host and directory, when they were last heard of, "
+    "their turns and tool calls, and how their races ended.",
     example="recallctl sessions",
     arguments=no_arguments,
     run=run,
