@@ -76,6 +76,13 @@ def test_json_lines(tail: Tail) -> None:
     assert documents[3]["data"]["path"] == "notes/\x1b[31m.md"  # JSON escapes it; nothing is lost
 
 
+def test_says_where_it_listens_but_not_to_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more, told in ([], f"listening at {tmp_path}/run/pub.sock; Ctrl-C ends\n"), (["--json"], ""):
+        with ScriptedControl(tmp_path / "run", {}, EVENTS):
+            assert main(["--runtime-dir", str(tmp_path / "run"), "tail", "--count", "1", *more]) == 0
+        assert capsys.readouterr().err == told
+
+
 def test_cut_to_the_width(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     (line,) = tail("--count", "1")

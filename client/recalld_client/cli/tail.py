@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recalld_client.link import Subscription
+from recalld_protocol.endpoints import socket_path
 from recalld_protocol.messages import Event, Ping, Pong
 
 from .asking import Daemon
@@ -36,6 +37,8 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
     daemon.ask(Ping(), Pong)  # a subscription to nobody would wait for ever
     left = options.count
     with daemon.events() as subscription:
+        if not options.json:
+            screen.note(f"listening at {safe(str(socket_path(daemon.endpoints.events)))}; Ctrl-C ends")
         for item in follow(subscription):
             if isinstance(item, Gap):
                 _tell_gap(item, options.json, screen)
