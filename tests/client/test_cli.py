@@ -146,6 +146,11 @@ def check_fault(ended: Ended, code: int, *told: str) -> None:
         assert part in ended.err
 
 
+def nothing_with(topics: dict[str, dict[str, str | int | float | bool | None]]) -> Answers:
+    """A daemon that finds nothing, and this is its status."""
+    return {Search: Hits(ms=1.0), StatusAsk: Status(topics=topics)}
+
+
 # ---------------------------------------------------------------- ping, status, sessions
 
 
@@ -170,6 +175,8 @@ def test_status_by_topic_the_known_ones_first_units_read_off_the_keys(ctl: Ctl) 
         ctl("status", answers={StatusAsk: STATUS}),
         0,
         f"""\
+recalld 0.1.0; races 31 won, 2 slipped, 1,057 silent
+
 daemon
   version  0.1.0
   pid      4711
@@ -192,6 +199,19 @@ paths
   store  /home/dana/.local/state/recalld/store.db
 """,
     )
+
+
+def test_status_begins_with_a_headline(ctl: Ctl) -> None:
+    topics = STATUS.topics | {"models": {"state": "ready"}, "index": {"state": "embedding", "passages": 1_980}}
+    line, _, rest = ctl("status", answers={StatusAsk: Status(topics=topics)}).out.partition("\n")
+    assert line == (
+        "recalld 0.1.0: model ready, index embedding, 1,980 passages; races 31 won, 2 slipped, 1,057 silent"
+    )
+    assert rest.startswith("\ndaemon\n")
+
+
+def test_status_of_a_daemon_that_tells_nothing(ctl: Ctl) -> None:
+    check(ctl("status", answers={StatusAsk: Status(topics={})}), 0, "recalld\n")
 
 
 def test_status_json_is_the_message(ctl: Ctl) -> None:
@@ -286,18 +306,55 @@ def test_search_cuts_to_the_terminals_width(ctl: Ctl, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("given", ["2026-03-01T14:30:00Z", "2026-03-01T16:30:00+02:00"])
 def test_search_as_of(ctl: Ctl, given: str, tmp_path: Path) -> None:
-    ended = ctl("search", "x", "--as-of", given, "--cwd", str(tmp_path / "a" / ".."), answers={Search: Hits(ms=1.0)})
-    question = ended.asked[-1]
+    ended = ctl("search", "x", "--as-of", given, "--cwd", str(tmp_path / "a" / ".."), answers=nothing_with({}))
+    question, _ = ended.asked
     assert isinstance(question, Search)
     assert (question.as_of, question.cwd) == (1772375400.0, str(tmp_path))
-    check(ended, 0, "nothing found (none, 1.0 ms)\n")
+    hint = "what is remembered may all have been written after --as-of"
+    check(ended, 0, f"nothing found (none, 1.0 ms)\n{hint}\n")
+
+
+READING: dict[str, str | int | float | bool | None] = {"state": "indexing", "files_done": 0, "files_total": 3}
+EMBEDDING: dict[str, str | int | float | bool | None] = {"state": "embedding", "files_done": 3, "files_total": 3}
+READY = {"state": "ready"}
+FAILED = {"state": "failed", "phase": f"model 'x' is not here {ESCAPE}"}
+ABSENT = f"the model is not there: model 'x' is not here {SAFE}"
+
+
+@pytest.mark.parametrize(
+    ("topics", "told"),
+    [
+        ({"index": READY, "models": READY}, "nothing found"),
+        ({"index": READING, "models": READY}, "nothing found yet: indexing, files 0/3"),
+        ({"index": {"state": "starting", "files_total": 0}}, "nothing found yet: starting"),
+        ({"index": EMBEDDING, "models": READY}, "nothing found yet: embedding, files 3/3"),
+        ({"index": {"state": "waiting for the model"}, "models": FAILED}, f"nothing found by words; {ABSENT}"),
+        ({"index": READY, "models": {"state": "loading"}}, "nothing found by words; the model is not there: loading"),
+        ({"index": READING, "models": FAILED}, f"nothing found yet: indexing, files 0/3; {ABSENT}"),
+    ],
+)
+def test_finding_nothing_says_what_is_still_to_come(
+    ctl: Ctl, topics: dict[str, dict[str, str | int | float | bool | None]], told: str
+) -> None:
+    check(ctl("search", "x", answers=nothing_with(topics)), 0, f"{told} (none, 1.0 ms)\n")
+
+
+def test_finding_nothing_where_the_status_fails_is_still_an_answer(ctl: Ctl) -> None:
+    answers: Answers = {Search: Hits(ms=1.0), StatusAsk: Problem(code="failed", text="disk full")}
+    check(ctl("search", "x", answers=answers), 0, "nothing found (none, 1.0 ms)\n")
+
+
+def test_finding_nothing_as_json_asks_nothing_else(ctl: Ctl) -> None:
+    ended = ctl("search", "x", "--json", answers=nothing_with({"index": READING}))
+    assert ended.json == {"kind": "hits", "hits": [], "stage": "none", "ms": 1.0}
+    assert [type(question) for question in ended.asked] == [Search]
 
 
 @pytest.mark.parametrize("query", ["pre-edit", "don't use", "GB/s", "foo AND", "NEAR(", "a:b", "*", '"' * 5000, "🌊"])
 def test_p037_search_passes_the_query_on_as_it_is(ctl: Ctl, query: str) -> None:
-    ended = ctl("search", "--", query, answers={Search: Hits()})
+    ended = ctl("search", "--", query, answers=nothing_with({}))
     assert ended.code == 0
-    question = ended.asked[-1]
+    question, _ = ended.asked
     assert isinstance(question, Search)
     assert question.query == query
 

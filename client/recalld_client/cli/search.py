@@ -6,15 +6,16 @@ import argparse
 import os
 from datetime import datetime
 
-from recalld_protocol.messages import Hit, Hits, Search
+from recalld_protocol.messages import Hit, Hits, Search, Status, StatusAsk
 
 from .asking import Daemon
-from .command import Command, checked_text
+from .command import Command, Fault, checked_text
 from .document import document
 from .screen import Screen
-from .show import cut, safe, span
+from .show import Topics, cut, safe, span
 
 QUERY_LIMIT = 32_768  # characters, as messages.Text
+AFTER_READING = ("waiting for the model", "embedding")  # states of an index in which all words can be found
 EXCERPT = 240  # characters of a hit that has no snippet
 
 
@@ -33,9 +34,37 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
         return 0
     for number, hit in enumerate(hits.hits, start=1):
         _show(number, hit, screen)
-    found = f"{len(hits.hits)} hit{'' if len(hits.hits) == 1 else 's'}" if hits.hits else "nothing found"
+    found = f"{len(hits.hits)} hit{'' if len(hits.hits) == 1 else 's'}" if hits.hits else _nothing(daemon)
     screen.line(screen.paint(f"{found} ({hits.stage}, {span(hits.ms / 1e3)})", "dim"))
+    if not hits.hits and options.as_of is not None:
+        screen.line(screen.paint("what is remembered may all have been written after --as-of", "dim"))
     return 0
+
+
+def _nothing(daemon: Daemon) -> str:
+    """What it means that nothing was found, which depends on what has been read so far."""
+    try:
+        return nothing_found(daemon.ask(StatusAsk(), Status).topics)
+    except Fault:  # the search was answered: that is what was asked for
+        return "nothing found"
+
+
+def nothing_found(topics: Topics) -> str:
+    """`topics` as of a status; those it lacks are taken to be ready.
+
+    >>> nothing_found({"index": {"state": "indexing", "files_done": 0, "files_total": 3}})
+    'nothing found yet: indexing, files 0/3'
+    >>> nothing_found({"models": {"state": "failed", "phase": "no such directory"}})
+    'nothing found by words; the model is not there: no such directory'
+    """
+    index, models = topics.get("index", {}), topics.get("models", {})
+    state = safe(str(index.get("state", "ready")))
+    model = safe(str(models.get("state", "ready")))
+    absent = "" if model == "ready" else f"the model is not there: {safe(str(models.get('phase') or model))}"
+    if state == "ready" or (absent and state in AFTER_READING):
+        return f"nothing found by words; {absent}" if absent else "nothing found"
+    files = f", files {index['files_done']}/{index['files_total']}" if index.get("files_total") else ""
+    return f"nothing found yet: {state}{files}" + (f"; {absent}" if absent else "")
 
 
 def directory(given: str | None) -> str:

@@ -14,6 +14,7 @@ from datetime import datetime
 REPLACEMENT = "\ufffd"
 ELLIPSIS = "…"
 Scalar = str | int | float | bool | None
+Topics = dict[str, dict[str, Scalar]]  # as of a status
 
 
 def safe(text: str) -> str:
