@@ -541,9 +541,11 @@ def test_daemon_that_failed_at_it(ctl: Ctl) -> None:
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["frobnicate"], "invalid choice: 'frobnicate'"),
-        (["search"], "QUERY"),
+        (["frobnicate"], "recallctl: error: there is no command 'frobnicate' (see `recallctl --help`)"),
+        (["serach", "x"], "there is no command 'serach'; did you mean `search`? (see"),
+        (["--frob"], "recallctl: error: unrecognized arguments: --frob (see `recallctl --help`)"),
+        (["ping", "--frob"], "recallctl ping: error: unrecognized arguments: --frob (see `recallctl ping --help`)"),
+        (["search"], "recallctl search: error: the following arguments are required: QUERY (see `recallctl search -"),
         (["search", "x", "--limit", "0"], "a number from 1 to 100, not '0'"),
         (["search", "x", "--as-of", "yesterday"], "a date such as 2026-03-01"),
         (["search", "x", "--as-of", "1960-01-01"], "a date such as 2026-03-01"),
@@ -555,7 +557,18 @@ def test_usage_errors_name_what_is_wrong(argv: list[str], told: str, capsys: pyt
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
-    assert told in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv", [[], ["--timeout", "3"]])
+def test_without_a_command_the_help_is_shown(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: recallctl [options] COMMAND ...")
+    assert "live events" in err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

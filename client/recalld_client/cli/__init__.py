@@ -20,10 +20,10 @@ from recalld_protocol.errors import ProtocolError
 
 from . import ping, remember, search, sessions, status, tail, verdicts, why
 from .asking import Daemon, find_endpoints
-from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, Command, Fault, NoDaemon
+from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
 from .show import safe
-from .teaching import HelpFormatter
+from .teaching import HelpFormatter, Parser
 
 COMMANDS: tuple[Command, ...] = (
     ping.COMMAND,
@@ -50,7 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _bear_any_text(stream)
     screen = open_screen(sys.stdout, sys.stderr, os.environ)
     try:
-        options = build_parser().parse_args(argv)
+        parser = build_parser()
+        options, unknown = parser.parse_known_args(argv)
+        place = options.place or parser
+        if unknown:
+            place.error(f"unrecognized arguments: {' '.join(map(safe, unknown))}")
+        if options.command is None:
+            parser.print_help(sys.stderr)
+            return USAGE
         code = _run(options, screen)
         screen.flush()
     except Fault as fault:
@@ -64,10 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def build_parser(width: int | None = None) -> argparse.ArgumentParser:
+def build_parser(width: int | None = None) -> Parser:
     """The whole command line. `width`: columns of the help, by default the terminal's."""
     formatter = functools.partial(HelpFormatter, width=width, max_help_position=26)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="recallctl",
         usage="recallctl [options] COMMAND ...",
         description="Looks into the recalld daemon that runs for you, and tells it things.",
@@ -77,10 +84,12 @@ def build_parser(width: int | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recallctl {package_version()}")
     _add_common(parser, suppress=False)
-    places = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    places = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    parser.set_defaults(place=None)
     for command in COMMANDS:
         place = places.add_parser(
             command.name,
+            prog=f"recallctl {command.name}",
             usage=f"recallctl {command.usage}",
             help=command.summary,
             description=command.teaches,
@@ -91,7 +100,7 @@ def build_parser(width: int | None = None) -> argparse.ArgumentParser:
         command.arguments(place)
         place.add_argument("--json", action="store_true", help="print JSON, with stable keys")
         _add_common(place, suppress=True)
-        place.set_defaults(run=command.run)
+        place.set_defaults(run=command.run, place=place)
     return parser
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .asking import Daemon
     from .screen import Screen
 
+USAGE = 2
 INTERRUPTED = 130  # 128 + SIGINT
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as of any tool whose reader has gone
 EXIT_CODES = """\
@@ -40,7 +41,7 @@ class Fault(Exception):
 
 
 class UsageFault(Fault):
-    exit_code = 2
+    exit_code = USAGE
 
 
 class NoDaemon(Fault):
