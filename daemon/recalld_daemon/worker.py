@@ -28,6 +28,7 @@ from recalld_daemon.worker_wire import (
     EncodeQuery,
     Failed,
     FrameReader,
+    FrameTooLarge,
     FromWorker,
     Load,
     Loaded,
@@ -63,11 +64,15 @@ class Worker:
         self._parsers: dict[int, Iterator[Parsed]] = {}
 
     def handle(self, request: Request) -> None:
-        """Do it and send what it answers; whatever goes wrong is sent as Failed, and logged."""
+        """Do it and send what it answers; whatever goes wrong is sent as Failed, and logged: what may be expected to
+        go wrong in one line, a defect with its traceback."""
         try:
             self._do(request)
         except Exception as error:
-            log.exception("%s failed", type(request).__name__)
+            if _expected(error):
+                log.error("%s failed: %s", type(request).__name__, " ".join(_reason(error).split()))
+            else:
+                log.exception("%s failed", type(request).__name__)
             self._parsers.pop(request.id, None)
             self._send(Failed(id=request.id, text=_reason(error)))
 
@@ -159,7 +164,7 @@ def main() -> None:
     inbox, outbox = _take_pipes()
     threading.Thread(target=_end_with_the_daemon, args=(inbox,), daemon=True).start()
     step_back = yield_to_others if role == "bulk" else lambda: None
-    worker = Worker(lambda message: _write_all(outbox, pack_frame(message)), step_back)
+    worker = Worker(lambda message: _write_or_end(outbox, pack_frame(message)), step_back)
     reader = FrameReader()
     while data := os.read(inbox, READ_BYTES):
         for body in reader.feed(data):
@@ -199,10 +204,25 @@ def _end_with_the_daemon(inbox: int) -> None:
     os._exit(0)
 
 
+def _write_or_end(outbox: int, data: bytes) -> None:
+    """Write all of it; where nobody reads any more the daemon has gone, and this process ends as well."""
+    try:
+        _write_all(outbox, data)
+    except BrokenPipeError:
+        os._exit(0)
+
+
 def _write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def _expected(error: Exception) -> bool:
+    """A fault of what was asked for (a model or file that is not there, an answer too large), not of this code."""
+    from recalld_daemon.models.files import ModelError
+
+    return isinstance(error, ModelError | OSError | FrameTooLarge)
 
 
 def _reason(error: Exception) -> str:

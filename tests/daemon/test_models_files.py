@@ -94,13 +94,17 @@ def test_the_hash_follows_what_decides_a_vector(tmp_path: Path) -> None:
     assert weights_hash(folder, tmp_path / "cache") != first
 
 
+NOT_HERE = r"is not on this machine: give a path, or set \[models\] allow_download = true$"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("/nowhere/model", "no such directory"),
         ("./nowhere", "no such directory"),
-        ("no-such-model-here", "sentence-transformers/no-such-model-here.*allow the download, or give a path"),
-        ("nobody/no-such-model-here", "nobody/no-such-model-here.*allow the download, or give a path"),
+        ("no-such-model-here", f"^model 'sentence-transformers/no-such-model-here' {NOT_HERE}"),
+        ("nobody/no-such-model-here", f"^model 'nobody/no-such-model-here' {NOT_HERE}"),
+        ("no such name", "^model 'sentence-transformers/no such name' cannot be looked up: "),
     ],
 )
 def test_p041_what_is_not_here_is_an_error_with_a_remedy_not_a_network_call(name: str, message: str) -> None:

@@ -22,10 +22,12 @@ from recalld_daemon.worker_wire import (
     FrameReader,
     FrameTooLarge,
     FromWorker,
+    Load,
     Parsed,
     ParseFile,
     ParseMore,
     ParseStop,
+    Progress,
     decode_request,
     pack_frame,
 )
@@ -103,6 +105,33 @@ def test_without_a_model_queries_fail_with_the_reason() -> None:
     check([EncodeQuery(id=3, text="x")], [Failed(id=3, text="no model is loaded")])
 
 
+def load(model: str, cache: Path) -> Load:
+    return Load(
+        id=1, role="live", model=model, query_prompt=None, passage_prompt=None, cache_dir=str(cache), token_dims=64,
+        allow_download=False, threads=1,
+    )  # fmt: skip
+
+
+def test_what_may_be_expected_to_fail_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    where = str(tmp_path / "nowhere")
+    text = f"model {where!r}: there is no such directory"
+    check([load(where, tmp_path)], [Progress(id=1, phase="looking for the model"), Failed(id=1, text=text)])
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info) == (f"Load failed: {text}", None)
+
+
+def test_a_defect_is_logged_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def parse_file(path: str, kind: str, cursor: int) -> list[Parsed]:
+        raise KeyError("oops")
+
+    monkeypatch.setattr("recalld_daemon.ingest.parse.parse_file", parse_file)
+    check([ParseFile(id=2, path="/x", source_kind="text", cursor=0)], [Failed(id=2, text="'oops'")])
+    (record,) = caplog.records
+    assert record.exc_info
+
+
 def test_frames_of_a_parse_come_one_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [Parsed(id=0, passages=[]), Parsed(id=0, passages=[], cursor=7, done=True)]
     monkeypatch.setattr("recalld_daemon.ingest.parse.parse_file", lambda path, kind, cursor: iter(frames))
@@ -165,3 +194,19 @@ def test_the_worker_ends_quietly_when_its_pipe_is_closed() -> None:
     command = [sys.executable, "-P", "-m", "recalld_daemon.worker", "bulk"]
     ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+def test_the_worker_ends_quietly_when_nobody_reads_its_answers(tmp_path: Path) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("the quay is closed on Sundays")
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-P", "-m", "recalld_daemon.worker", "live"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=writing, stderr=subprocess.PIPE) as worker:
+        os.close(writing)
+        assert worker.stdin is not None
+        assert worker.stderr is not None
+        worker.stdin.write(pack_frame(ParseFile(id=1, path=str(note), source_kind="text", cursor=0)))
+        worker.stdin.flush()  # and stays open: it is the answer that finds nobody
+        assert worker.wait(timeout=60) == 0
+        assert worker.stderr.read() == b""

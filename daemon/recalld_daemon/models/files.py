@@ -89,11 +89,14 @@ def _hub_folder(name: str, allow_download: bool) -> Path:
         raise ModelError(f"model {name!r}: install sentence-transformers to use models by name") from error
     try:
         found = snapshot_download(name, local_files_only=not allow_download, ignore_patterns=list(OTHER_FORMATS))
-    except (OSError, ValueError) as error:  # not cached, offline, no such model, no access: all of them OSErrors
-        remedy = (
-            "is it spelt right, and is the hub reachable?" if allow_download else "allow the download, or give a path"
-        )
-        raise ModelError(f"model {name!r} is not on this machine: {remedy} ({_first_line(error)})") from error
+    except (OSError, ValueError) as error:  # not cached, offline, no such model, no access, no possible name
+        if allow_download:
+            text = f"is not on this machine: is it spelt right, and is the hub reachable? ({_first_line(error)})"
+        elif isinstance(error, FileNotFoundError):  # not cached; the hub's own words speak of the network
+            text = "is not on this machine: give a path, or set [models] allow_download = true"
+        else:
+            text = f"cannot be looked up: {_first_line(error)}"
+        raise ModelError(f"model {name!r} {text}") from error
     return Path(found)
 
 
