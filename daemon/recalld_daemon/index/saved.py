@@ -24,7 +24,7 @@ from recalld_daemon.index.token_file import Place, TokenFile, names_of
 if TYPE_CHECKING:
     from recalld_daemon.index.faiss_index import FaissIndex
 
-FORMAT = 1
+FORMAT = 2  # 1: another kind of bytes
 MANIFEST = "manifest.json"
 PLACES = "places.npy"
 _OURS = re.compile(r"state-\d+(\.tmp)?|(tokens|spans)-\d+\.bin|manifest\.json(\.tmp)?")

@@ -1,12 +1,12 @@
 """One recall, from query to ever better answers.
 
 A recall is one thread that goes through its stages in order, since each hop between threads costs as much as a stage
-(0.2-0.7 ms on a quiet machine). It asks the lexical lane while the worker encodes the query, then the dense one; their
-fusion is the first answer, and each deepener re-orders what it can afford and gives the next. Should the encoder be
-unavailable, the lexical lane answers alone; should it be merely late, the lexical lane answers first and the fused
-answer follows. A lane or deepener that raises costs itself only: it is logged here, named in the answers' notes, and
-the rest goes on. A thread that is cancelled is abandoned: it only reads, and keeps its place in the limiter until it
-ends.
+(0.2-0.7 ms on a quiet machine). Beside it the lexical lane is asked, while the worker encodes the query and the dense
+lane follows; their fusion is the first answer, and each deepener re-orders what it can afford and gives the next.
+Should the encoder be unavailable, the lexical lane answers alone; should it be merely late, the lexical lane answers
+first and the fused answer follows. A lane or deepener that raises costs itself only: it is logged here, named in the
+answers' notes, and the rest goes on. A thread that is cancelled is abandoned: it only reads, and keeps its place in
+the limiter until it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -88,6 +89,7 @@ class Recaller:
         self.deepeners = deepeners
         self.patience_seconds = patience_seconds
         self.limiter = trio.CapacityLimiter(THREADS)
+        self.beside = ThreadPoolExecutor(THREADS, thread_name_prefix="lane")
 
     async def run(
         self, query: Query, view: View, exclude: frozenset[int], publish: Publish, close: Close = lambda answer: None
@@ -172,13 +174,16 @@ class _Recall:
         self._asked.set()
 
     def work(self) -> None:
-        """From the lanes to the last deepener."""
-        self._ask(needs_encoding=False)
-        if not self._asked.wait(self._ports.patience_seconds) and self._hits:
-            self._outlet.put(self._answer("fused", self._fused(), "encoder: late"))
+        """From the lanes to the last deepener. Lanes that need no encoding have a thread beside this one."""
+        early = self._ports.beside.submit(self._ask, False)
+        if not self._asked.wait(self._ports.patience_seconds):
+            early.result()
+            if self._hits and not self._asked.is_set():
+                self._outlet.put(self._answer("fused", self._fused(), "encoder: late"))
         self._asked.wait()
         if self._encoding is not None:
-            self._ask(needs_encoding=True)
+            self._ask(True)
+        early.result()
         self._deepen(self._answer("fused", self._fused()))
 
     def _deepen(self, answer: Answer) -> None:
@@ -198,7 +203,7 @@ class _Recall:
         in_order = {lane.name: self._hits[lane.name] for lane in self._ports.lanes if lane.name in self._hits}
         return fusion.fuse(in_order, self._exclude)
 
-    def _ask(self, *, needs_encoding: bool) -> None:
+    def _ask(self, needs_encoding: bool) -> None:
         limit = fusion.LANE_LIMIT + min(len(self._exclude), EXCLUDE_MARGIN)
         for lane in self._ports.lanes:
             if lane.needs_encoding is needs_encoding:
