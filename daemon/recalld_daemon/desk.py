@@ -7,7 +7,6 @@ injections sent, the log noted. What a question needs longer for (a search, a me
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import msgspec
 import trio
 
 from recalld_daemon import __version__
-from recalld_daemon.book import LiveSession, SessionBook, Trace
+from recalld_daemon.book import LiveSession, SessionBook
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.race import VERDICTS
@@ -45,12 +44,11 @@ from recalld_daemon.race_events import (
     ToolStarted,
     TurnBegan,
 )
-from recalld_daemon.recall.explain import rows_of
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recalls import Recalls, new_trace
+from recalld_daemon.records import explained, keep_session
 from recalld_daemon.sockets import Received, RouterServer
-from recalld_daemon.store.rows import ImpressionRecord, RecallRecord, SessionRecord
-from recalld_daemon.store.writer import Writer
+from recalld_daemon.store.rows import ImpressionRecord, RecallRecord
 from recalld_protocol import messages as wire
 from recalld_protocol.errors import VersionMismatch, WireError
 from recalld_protocol.wire import clip, decode_from_agent, encode, negotiate, problem_for
@@ -381,20 +379,9 @@ class Desk:
             return
         if not self._router.send_nowait(identity, frame):
             log.debug("%s: its client is gone or does not read", kind_of(message))
-
-
-def keep_session(record: SessionRecord, writer: Writer) -> None:
-    writer.touch_session(record)
-
-
-def explained(record: RecallRecord, trace: Trace) -> RecallRecord:
-    """With what `why` will tell; made in the writer's thread, since nobody waits for it there."""
-    candidates = list(trace.answer.candidates) if trace.answer else []
-    detail = wire.Why(
-        recall=record.id, cause=record.cause[:1024], query=record.query, stage_ms=trace.stage_ms,
-        candidates=rows_of(candidates, trace.passages),
-    )  # fmt: skip
-    return dataclasses.replace(record, explain=msgspec.msgpack.encode(detail))
+            for live in self._book:
+                if live.route == identity:
+                    live.route = None  # learned again from its next message, if there is one
 
 
 def kind_of(message: wire.Message) -> str:

@@ -159,6 +159,8 @@ class Answers:
         return wire.Hits(hits=hits, stage=answer.stage, ms=round(answer.ms, 3))
 
     async def _remember(self, wish: wire.Remember) -> wire.FromDaemon:
+        if not wish.text.strip(" \t\r\n\0"):
+            return wire.Problem(code="malformed", text="there is no text to remember", of="remember")
         live = self.book.get(wish.session)
         project = project_of(wish.cwd or (live.hello.cwd if live else "")) if wish.scope == "project" else ""
         at, text = time.time(), redact(wish.text)

@@ -25,7 +25,7 @@ import trio
 from recalld_daemon import __version__
 from recalld_daemon.book import SessionBook
 from recalld_daemon.config import Config
-from recalld_daemon.desk import Desk, keep_session
+from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.keys import read_clients, read_secret
@@ -36,6 +36,7 @@ from recalld_daemon.paths import Home, transcripts_dir
 from recalld_daemon.questions import Answers, Reply, Topics
 from recalld_daemon.race_events import RaceLimits
 from recalld_daemon.recalls import Recalls, Settings
+from recalld_daemon.records import keep_session
 from recalld_daemon.sockets import Sockets, TcpBinding, open_sockets
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, WorkerState

@@ -289,6 +289,30 @@ def test_sessions_that_ended_are_told_of_beside_those_that_are_open(tmp_path: Pa
     at_the_desk(tmp_path, TEXTS, body)
 
 
+def test_a_memory_without_text_is_refused(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        house.say(wire.Remember(text=" \0\n"))
+        while not (problems := house.take(wire.Problem)):
+            await trio.testing.wait_all_tasks_blocked()
+        assert (problems[0].code, problems[0].of) == ("malformed", "remember")
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
+def test_p047_a_client_that_is_gone_is_known_to_be_gone_at_the_first_answer(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        house.hello()
+        house.router.gone.add(b"one")
+        house.say(wire.ToolStarted(session="s", call="c1", name="Bash", args=ASK_INDEX))
+        await house.settled()
+        assert [live.row(live.route is not None).connected for live in house.book] == [False]
+        house.router.gone.clear()
+        house.say(wire.Said(session="s", text="I was only slow"))
+        assert [live.route for live in house.book] == [b"one"]
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
 def test_p016_a_secret_is_not_kept_when_it_is_remembered(tmp_path: Path) -> None:
     async def body(house: DeskHouse) -> None:
         house.say(wire.Remember(text="the bucket's key is AKIAIOSFODNN7EXAMPLE, region eu-north-1"))
