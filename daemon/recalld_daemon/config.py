@@ -107,7 +107,7 @@ KEYS: tuple[Key, ...] = (
     Key("recall", "threshold_shift", "threshold_shift", float, "log-odds",
         "Added to the gate's thresholds: above 0 speaks less, below 0 speaks more.", between(-5, 5)),
     Key("recall", "max_snippets", "max_snippets", int, "snippets",
-        "At most so many at one boundary.", between(1, 3)),
+        "At most so many of one recall; a boundary never shows more than three.", between(1, 3)),
     Key("recall", "stale_after", "stale_after", int, "boundaries",
         "A late snippet is dropped when so many boundaries have passed since its own.", between(0, 20)),
     Key("recall", "inject", "inject", bool, "",

@@ -75,7 +75,7 @@ class Desk:
     ) -> None:
         self._router, self._book, self._journal, self._feed = router, book, journal, feed
         self._welcome, self._ask, self._nursery = welcome, ask, nursery
-        self.recalls: Recalls | None = None  # set once the store and the index are open
+        self.recalls: Recalls  # set by who made both: it reports to `answered`
         self._past = dict.fromkeys(VERDICTS, 0)  # of sessions that are closed
         self.draining = False
 
@@ -159,6 +159,8 @@ class Desk:
             self.tell(known, Closed(), now)
             self._book.race_anew(known, hello, shown)
         live = self._book.open(hello, now)
+        if hello.turn < live.standing[0]:
+            live.standing = (0, frozenset())  # a client that counts anew: its turns are others
         self._seen(live.id, identity)
         reply(msgspec.structs.replace(self._welcome, version=version))
         if known is None:
@@ -283,13 +285,7 @@ class Desk:
         while len(live.traces) > MAX_TRACES:
             del live.traces[next(iter(live.traces))]
         self._feed.emit("recall.started", live.id, recall=start.recall, cause=trace.cause)
-        if self.recalls is None:
-            self._nursery.start_soon(self._not_yet, live, start.recall)
-        else:
-            self._nursery.start_soon(self.recalls.run, live, start, now)
-
-    async def _not_yet(self, live: LiveSession, recall: str) -> None:
-        self.answered(live, RecallFailed(recall, "recalld is still opening its memory"))
+        self._nursery.start_soon(self.recalls.run, live, start, now)
 
     def _inject(self, live: LiveSession, send: Send) -> None:
         snippets = [live.pending[offer.id].snippet for offer in send.offers if offer.id in live.pending]

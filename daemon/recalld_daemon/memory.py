@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -61,6 +61,7 @@ class Memory:
     backlog: int = 0  # passages without vectors, as last counted
     opening: str = ""  # what the index is doing before it is open
     _recaller: Recaller | None = None
+    _indexed: trio.Event = field(default_factory=trio.Event)  # a file brought passages, of a new scope perhaps
 
     @classmethod
     def open(cls, home: Home) -> Memory:
@@ -103,15 +104,16 @@ class Memory:
         rescoped: Callable[[], None],
     ) -> None:
         """Index and follow the files, open the index when the encoder is known, save it now and then."""
-        watch = self._watching(feed, rescoped)
         self.ingest = Ingest(
             roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
-            report=watch, gate=self.write_ahead.after(gate), undated=0.0 if config.undated == "always" else None,
+            report=self._watching(feed), gate=self.write_ahead.after(gate),
+            undated=0.0 if config.undated == "always" else None,
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
             nursery.start_soon(partial(self._open_index, live, self.ingest, feed, config.late_interaction))
             nursery.start_soon(self._keep_saved, config)
+            nursery.start_soon(self._follow_scopes, rescoped)
 
     async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
@@ -181,17 +183,24 @@ class Memory:
     async def _turn(self, work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work, limiter=self.turns)
 
-    def _watching(self, feed: EventFeed, rescoped: Callable[[], None]) -> Callable[..., None]:
+    async def _follow_scopes(self, rescoped: Callable[[], None]) -> None:
+        """Learn of scopes that files brought, off the loop, and let sessions of those projects see them."""
+        while True:
+            await self._indexed.wait()
+            self._indexed = trio.Event()
+            known = await trio.to_thread.run_sync(self.reader.scopes)
+            if known.keys() - self.scopes.keys():
+                self.scopes.update(known)
+                rescoped()
+
+    def _watching(self, feed: EventFeed) -> Callable[..., None]:
         """Ingest's reports go to the feed; those that matter here are read first."""
 
         def report(what: str, **data: Scalar) -> None:
             if what == "ingest.progress":
                 self.backlog = int(data.get("passages_missing") or 0)
             elif what == "ingest.file" and data.get("new"):
-                known = self.reader.scopes()
-                if known.keys() - self.scopes.keys():
-                    self.scopes.update(known)
-                    rescoped()
+                self._indexed.set()
             feed.emit(what, "", **data)
 
         return report

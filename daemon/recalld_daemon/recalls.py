@@ -1,8 +1,8 @@
 """Running recalls: between the race, which knows no clock and no thread, and the cascade, which needs both.
 
-A recall is a task. The cascade publishes an answer per stage; each is judged in a thread (passages read, gates,
-snippets cut from the files as they are now), and told to the race as offers. While one answer is judged a deeper one
-may come: the newest is judged next, and the cascade itself never waits for a judgement.
+A recall is a task. The cascade publishes an answer per stage; what is judged (passages read, gates, snippets cut from
+the files as they are now) is told to the race as offers. The last answer is judged in the recall's own thread; one
+before it only where the last is late, in a thread beside, so that the cascade never waits for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import PurePath
 
 import trio
+from msgspec.structs import replace
 
 from recalld_daemon.book import LiveSession, Pending, Trace
 from recalld_daemon.race_events import MAX_OFFERS, AnswerReady, Offer, RecallFailed, StartRecall
@@ -176,15 +177,8 @@ def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]]) -> lis
     for rank, (candidate, snippet) in enumerate(snippets, 1):
         key = f"{recall}-{candidate.passage}"
         offer = Offer(key, candidate.passage, snippet.probability)
-        result.append(Pending(offer, replace_id(snippet, key), recall, rank, candidate.fused))
+        result.append(Pending(offer, replace(snippet, id=key), recall, rank, candidate.fused))
     return result
-
-
-def replace_id(snippet: Snippet, key: str) -> Snippet:
-    return Snippet(
-        id=key, text=snippet.text, path=snippet.path, start=snippet.start, end=snippet.end,
-        date=snippet.date, probability=snippet.probability,
-    )  # fmt: skip
 
 
 def passes_but_for_known(candidate: Candidate) -> bool:

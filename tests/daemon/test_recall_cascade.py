@@ -197,7 +197,7 @@ def test_cancelled_in_mid_stage_it_ends_at_once_and_the_next_recall_runs() -> No
             while not stuck.asked:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert recaller.limiter.borrowed_tokens == 1  # the abandoned thread keeps its place until it ends
+        assert recaller.beside.borrowed_tokens == 1  # the abandoned thread keeps its place until it ends
         gate.set()
         await recaller.run(ASKED, View(), frozenset(), second)
         assert first.answers == []

@@ -16,7 +16,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -89,7 +88,7 @@ class Recaller:
         self.deepeners = deepeners
         self.patience_seconds = patience_seconds
         self.limiter = trio.CapacityLimiter(THREADS)
-        self.beside = ThreadPoolExecutor(THREADS, thread_name_prefix="lane")
+        self.beside = trio.CapacityLimiter(THREADS)
 
     async def run(
         self, query: Query, view: View, exclude: frozenset[int], publish: Publish, close: Close = lambda answer: None
@@ -109,13 +108,17 @@ class Recaller:
         recall = _Recall(self, query, view, exclude, close, _Outlet(send))
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._early_lanes, recall)
                 nursery.start_soon(self._work, recall, send)
                 nursery.start_soon(self._encode, query.text, recall)
                 async for answer in receive:
                     publish(answer)
                 nursery.cancel_scope.cancel()
         finally:
-            recall.unencoded("cancelled")  # a thread that is abandoned must not wait for ever
+            recall.abandon()  # its thread must not wait for ever
+
+    async def _early_lanes(self, recall: _Recall) -> None:
+        await trio.to_thread.run_sync(recall.early_lanes, abandon_on_cancel=True, limiter=self.beside)
 
     async def _work(self, recall: _Recall, send: trio.MemorySendChannel[Answer]) -> None:
         async with send:
@@ -161,6 +164,7 @@ class _Recall:
         self._outlet = outlet
         self._started = time.monotonic()
         self._encoding: QueryEncoding | None = None
+        self._early = threading.Event()  # the lanes that need no encoding have answered
         self._asked = threading.Event()  # the encoder has answered, one way or the other
         self._hits: dict[str, LaneHits] = {}
         self._notes: list[str] = []
@@ -173,17 +177,25 @@ class _Recall:
         self._notes.append(note)
         self._asked.set()
 
+    def abandon(self) -> None:
+        self.unencoded("cancelled")
+        self._early.set()
+
+    def early_lanes(self) -> None:
+        """In a thread beside `work`."""
+        self._ask(False)
+        self._early.set()
+
     def work(self) -> None:
         """From the lanes to the last deepener. Lanes that need no encoding have a thread beside this one."""
-        early = self._ports.beside.submit(self._ask, False)
         if not self._asked.wait(self._ports.patience_seconds):
-            early.result()
+            self._early.wait()
             if self._hits and not self._asked.is_set():
                 self._outlet.put(self._answer("fused", self._fused(), "encoder: late"))
         self._asked.wait()
         if self._encoding is not None:
             self._ask(True)
-        early.result()
+        self._early.wait()
         self._deepen(self._answer("fused", self._fused()))
 
     def _deepen(self, answer: Answer) -> None:
