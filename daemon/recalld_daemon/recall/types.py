@@ -8,15 +8,19 @@ decides on probabilities. Nothing here does I/O: the ports are protocols, filled
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntFlag
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
+UInt32 = NDArray[np.uint32]
 Stage = Literal["none", "fused", "late", "full"]
 
 TOKEN_SCALE = 254.0  # int8 = round(254 * x), clipped: unit vectors of 64 dims stay under 0.5 in all but rare components
@@ -33,6 +37,37 @@ class Focus:
     assistant_text: str = ""
 
 
+Grain = Literal["moment", "day", "week", "month", "season", "year", "span"]
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A stretch of time somebody speaks of, as exactly as it is known. start, end: epoch seconds, half open."""
+
+    start: float
+    end: float
+    grain: Grain
+    said: str = ""  # the words, e.g. "last week"
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a query says of who, when and how many, resolved against what the memory knows; empty where it says nothing.
+
+    speakers: names as the memory writes them; subjects: ids of those it names; enumerates: it asks for all, or for how
+    many; asks_when: its answer is a time.
+    """
+
+    speakers: tuple[str, ...] = ()
+    subjects: tuple[int, ...] = ()
+    whens: tuple[When, ...] = ()
+    enumerates: bool = False
+    asks_when: bool = False
+
+
+NO_HINTS = Hints()
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A focus made searchable. `key` is equal for queries that would repeat each other."""
@@ -42,6 +77,7 @@ class Query:
     key: str
     opened: tuple[str, ...] = ()  # files that the tool call itself opens: the agent has them before it
     silence: str = ""  # why there is nothing to ask, where `text` is empty
+    hints: Hints = NO_HINTS  # filled when the recall begins: it takes the memory to know a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +137,37 @@ class Passage:
     kind: str = "markdown"  # markdown | text | claude-code | memory
 
 
+class Trait(IntFlag):
+    """What a passage's text looks like, whatever it is about: bits of `Cards.traits`."""
+
+    QUESTION = 1  # its last sentence asks
+    FIRST_PERSON = 2
+    SECOND_PERSON = 4
+    DIGITS = 8
+    NAMES = 16  # capitalised words within sentences
+    TIME = 32  # speaks of a time: "yesterday", "in May", a date
+    CODE = 64
+    PICTURE = 128  # holds the caption of a picture
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """Columns about n passages, in the order asked for; an unknown id has source 0 and zeros everywhere.
+
+    sources, places: (n,) which source, and where in it (from 0, in reading order). speakers: (n,) number of the
+    speaker's name, 0: none. written_at: (n,) epoch seconds. words: (n,) of its text. traits: (n,) `Trait` bits.
+    around: (n, 4) ids of the passages two before, one before, one after and two after it in its source; 0: none.
+    """
+
+    sources: Int64
+    places: Int64
+    speakers: Int32
+    written_at: Float64
+    words: Int32
+    traits: UInt32
+    around: Int64
+
+
 @dataclass(slots=True)
 class Candidate:
     """A passage on its way through the cascade."""
@@ -109,6 +176,8 @@ class Candidate:
     lanes: dict[str, tuple[int, float]] = field(default_factory=dict)  # lane -> (rank from 1, raw score)
     fused: float = 0.0  # orders only
     late: float | None = None  # mean over query tokens of the best match, in [-1, 1]
+    ranked: float | None = None  # the learned ranker's score; orders only
+    cross: float | None = None  # the cross-encoder's logit
     focus: tuple[int, int] | None = None  # characters [start, end) of the token of highest relevance
     probability: float = 0.0  # calibrated for the stage that last touched it
     gates: dict[str, str] = field(default_factory=dict)  # gate -> "passed: ..." | "stopped: ..."
@@ -145,6 +214,35 @@ class Lane(Protocol):
     needs_encoding: bool
 
     def search(self, query: Query, encoding: QueryEncoding | None, view: View, limit: int) -> LaneHits: ...
+
+
+class Scorer(Protocol):
+    """A lane that can also score passages it did not return: a ranker wants to know about neighbours."""
+
+    name: str
+    needs_encoding: bool
+
+    def score(self, query: Query, encoding: QueryEncoding | None, ids: Int64) -> Float32:
+        """(n,) the lane's absolute score of each passage; nan where the lane knows nothing of it."""
+        ...
+
+
+class SpreadingLane(Protocol):
+    """A lane that goes on from what others found: neighbours in a conversation, one hop over subjects."""
+
+    name: str
+
+    def spread(self, query: Query, found: Sequence[Candidate], view: View, limit: int) -> LaneHits:
+        """found: the fused candidates, best first; they may be returned again."""
+        ...
+
+
+class CardReader(Protocol):
+    def cards(self, ids: Int64) -> Cards: ...
+
+    def speakers(self) -> Mapping[str, int]:
+        """Names of all speakers, as they are written, and their numbers in `Cards.speakers` (from 1)."""
+        ...
 
 
 class TokenReader(Protocol):
