@@ -61,8 +61,8 @@ def through_the_daemon(base: Path) -> tuple[float, list[str]]:
                 break
             time.sleep(0.05)
     with sqlite3.connect(base / "home" / "data" / "recalld.db") as db:
-        rows = db.execute("SELECT heading, speaker, text FROM passages").fetchall()
-    return rate, [embedded_text(heading, speaker, text) for heading, speaker, text in rows]
+        rows = db.execute("SELECT heading, speaker, text, iif(dated, written_at, NULL) FROM passages").fetchall()
+    return rate, [embedded_text(*fields) for fields in rows]
 
 
 async def bare_encoder(models: Path, texts: list[str]) -> float:

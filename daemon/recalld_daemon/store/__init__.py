@@ -23,7 +23,7 @@ from recalld_daemon.store.rows import (
     Source,
     VectorBatch,
 )
-from recalld_daemon.store.texts import content_hash, embedded_text, text_offset
+from recalld_daemon.store.texts import content_hash, embedded_text, spoken_date, text_offset
 from recalld_daemon.store.writer import Writer, open_writer
 
 __all__ = [
@@ -51,5 +51,6 @@ __all__ = [
     "embedded_text",
     "open_reader",
     "open_writer",
+    "spoken_date",
     "text_offset",
 ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.errors import NoSuchRow, StoreError
 from recalld_daemon.store.rows import NO_STAT
-from recalld_daemon.store.texts import clean, content_hash, identifier_parts, is_clean, moved_shown_path, path_words
+from recalld_daemon.store.texts import clean, content_hash, is_clean, moved_shown_path, path_words, searched_parts
 from recalld_daemon.store.transactions import Transactions
 from recalld_daemon.worker_wire import ParsedPassage
 
@@ -37,7 +37,7 @@ _AGAIN = """SELECT id, written_at, scope FROM passages INDEXED BY passages_hash
     WHERE hash = ? AND source = ? AND generation <> ? AND start >= ? AND text = ? AND heading = ? AND speaker = ?
     ORDER BY start LIMIT 1"""
 _NEW = """INSERT INTO passages(source, scope, written_at, hash, generation, ordinal, start, "end", codec,
-    heading, speaker, parts, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    heading, speaker, dated, parts, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class SourceWrites(Transactions):
     def add_passages(self, source: int, batch: Sequence[ParsedPassage]) -> list[int]:
         """Add what was parsed, in file order; returns the ids an index must learn: new ones, or newly dated or scoped.
 
-        A passage already in the source (same text, heading and speaker, not yet seen in this pass) keeps its id; its
-        date becomes the earlier one. Raises NoSuchRow when no pass is under way.
+        A passage already in the source (same text, heading, speaker and day, not yet seen in this pass) keeps its id;
+        its date becomes the earlier one. Raises NoSuchRow when no pass is under way.
         """
         with self.transaction():
             under_way = self._pass(source)
@@ -223,15 +223,17 @@ class SourceWrites(Transactions):
     def _add(self, under_way: _Pass, offset: int, passage: ParsedPassage) -> tuple[int, bool | None]:
         """Its id, and what an index must learn of it: True, it is new; False, another date or scope; None, nothing."""
         text, heading, speaker = clean(passage.text), clean(passage.heading), clean(passage.speaker)
-        hash = content_hash(heading, speaker, text)
+        dated = bool(speaker and passage.written_at)  # 0.0 is "always", no date
+        spoken_at = passage.written_at if dated else None
+        hash = content_hash(heading, speaker, text, spoken_at)
         written_at = under_way.mtime if passage.written_at is None else passage.written_at
         place = (under_way.generation, under_way.ordinal + offset, passage.start, passage.end, passage.codec)
         again = self._run(
             _AGAIN, (hash, under_way.source, under_way.generation, under_way.base, text, heading, speaker)
         ).fetchone()
         if again is None:
-            parts = identifier_parts(heading, text)
-            values = (under_way.source, under_way.scope, written_at, hash, *place, heading, speaker, parts, text)
+            parts = searched_parts(heading, speaker, text, spoken_at)
+            values = (under_way.source, under_way.scope, written_at, hash, *place, heading, speaker, dated, parts, text)
             return int(self._run(_NEW, values).lastrowid or 0), True
         id, before, scope = again
         earlier = min(before, written_at)

@@ -1,18 +1,25 @@
 """What is embedded, hashed and indexed of a passage: pure functions, so that every room derives the same bytes.
 
-A passage is embedded together with its heading and its speaker (naming the speaker is the largest single lever on
-recall that was measured), and its vectors are kept under the hash of exactly that text. Token offsets that an encoder
-reports are relative to the embedded text; `text_offset` says where the passage's own text begins in it.
+A passage is embedded together with its heading, its speaker and, where it is a message with a date of its own, that
+date (dense recall at 10 over ten conversations in a prototype: bare .288, speaker .451, both .499). Documents carry no
+date: a file's last change says little of what stands in it, and each change would embed all of it anew. Vectors are
+kept under the hash of exactly that text. Token offsets that an encoder reports are relative to the embedded text;
+`text_offset` says where the passage's own text begins in it.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import PurePath
 
 from recalld_daemon.recall.words import identifiers_of, parts_of
 
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 HASH_BYTES = 16  # 128 bits: no collision to be feared below 2^60 passages
 PARTS_LIMIT = 2_000  # characters of identifier parts indexed per passage; a passage is about 100 tokens
 
@@ -35,25 +42,57 @@ def is_clean(text: str) -> bool:
     return _UNFIT.search(text) is None
 
 
-def embedded_text(heading: str, speaker: str, text: str) -> str:
-    """What an encoder embeds of a passage: heading and speaker in front, where there are any.
+def spoken_date(written_at: float | None) -> str:
+    """The day of a moment (epoch seconds) in UTC, as it is embedded and searched; "" for none, and for moments that
+    no calendar has. The epoch itself is no date: it stands for "always".
 
-    Offsets an encoder reports are characters of this text; subtract `text_offset` to get those of `text` alone.
-
-    >>> embedded_text("Deploy", "Ada", "we ship on Friday")
-    'Deploy\\nAda: we ship on Friday'
+    >>> spoken_date(1_683_458_900.0), spoken_date(None)
+    ('7 May 2023', '')
     """
-    return f"{_prefix(heading, speaker)}{text}"
+    if not written_at:
+        return ""
+    try:
+        day = datetime.fromtimestamp(written_at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
-def text_offset(heading: str, speaker: str) -> int:
+def embedded_text(heading: str, speaker: str, text: str, written_at: float | None = None) -> str:
+    """What an encoder embeds of a passage: heading, speaker and date in front, where there are any.
+
+    `written_at`: epoch seconds, if the message has a date of its own; without a speaker it is not used. Offsets an
+    encoder reports are characters of this text; subtract `text_offset` to get those of `text` alone.
+
+    >>> embedded_text("Deploy", "Ada", "we ship on Friday", 1_683_458_900.0)
+    'Deploy\\nAda (7 May 2023): we ship on Friday'
+    """
+    return f"{_prefix(heading, speaker, written_at)}{text}"
+
+
+def text_offset(heading: str, speaker: str, written_at: float | None = None) -> int:
     """Characters that `embedded_text` puts before the passage's own text."""
-    return len(_prefix(heading, speaker))
+    return len(_prefix(heading, speaker, written_at))
 
 
-def content_hash(heading: str, speaker: str, text: str) -> bytes:
+def content_hash(heading: str, speaker: str, text: str, written_at: float | None = None) -> bytes:
     """(16,) bytes: blake2b of the embedded text as UTF-8, the key of a passage's vectors."""
-    return blake2b(embedded_text(heading, speaker, text).encode(), digest_size=HASH_BYTES).digest()
+    return blake2b(embedded_text(heading, speaker, text, written_at).encode(), digest_size=HASH_BYTES).digest()
+
+
+def line_hash(text: str) -> bytes:
+    """(16,) bytes: the key of the vector of a fact or a subject's name. Never that of a passage, which has tokens."""
+    return blake2b(text.encode(), digest_size=HASH_BYTES, person=b"line").digest()
+
+
+def searched_parts(heading: str, speaker: str, text: str, written_at: float | None = None) -> str:
+    """What full-text search knows of a passage beyond its fields: humps of identifiers, and a message's date.
+
+    >>> searched_parts("", "Ada", "call getUserName", 1_683_458_900.0)
+    'get user name 7 May 2023'
+    """
+    date = spoken_date(written_at) if speaker else ""
+    return " ".join(part for part in (identifier_parts(heading, text), date) if part)
 
 
 def identifier_parts(*texts: str) -> str:
@@ -90,5 +129,9 @@ def moved_shown_path(old_path: str, old_shown: str, new_path: str) -> str:
     return new_path.removeprefix(base) if base != old_path and new_path.startswith(base) else new_path
 
 
-def _prefix(heading: str, speaker: str) -> str:
-    return (f"{heading}\n" if heading else "") + (f"{speaker}: " if speaker else "")
+def _prefix(heading: str, speaker: str, written_at: float | None) -> str:
+    above = f"{heading}\n" if heading else ""
+    if not speaker:
+        return above
+    date = spoken_date(written_at)
+    return f"{above}{speaker} ({date}): " if date else f"{above}{speaker}: "

@@ -13,7 +13,7 @@ from recalld_daemon.store.reads import Reads
 from recalld_daemon.store.rows import Encoded, EncoderRecord, VectorBatch
 from recalld_daemon.store.texts import embedded_text, text_offset
 
-_BATCH = """SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker,
+_BATCH = """SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker, p.dated,
     v.vector, v.tokens, v.starts, v.ends
     FROM passages p CROSS JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
 _ENCODED = "EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)"
@@ -30,8 +30,8 @@ class VectorReads(Reads):
         found = self._missing(encoder, snapshot, limit)
         with self._pool.lend() as db:
             marks = ",".join("?" * len(found))
-            rows = db.execute(f"SELECT id, heading, speaker, text FROM passages WHERE id IN ({marks})", list(found))
-            texts = {id: embedded_text(heading, speaker, text) for id, heading, speaker, text in rows}
+            sql = f"SELECT id, heading, speaker, text, iif(dated, written_at, NULL) FROM passages WHERE id IN ({marks})"
+            texts = {id: embedded_text(*fields) for id, *fields in db.execute(sql, list(found))}
         return list({found[id]: texts[id] for id in sorted(texts, reverse=True)}.items())
 
     def count_missing(self, encoder: int, snapshot: int) -> int:
@@ -110,12 +110,14 @@ class VectorReads(Reads):
 
 
 def _batch_of(rows: Sequence[Any]) -> VectorBatch:
-    ids, scopes, dates, hashes, headings, speakers, vectors, tokens, starts, ends = (
-        zip(*rows, strict=True) if rows else [()] * 10
+    ids, scopes, dates, hashes, headings, speakers, dated, vectors, tokens, starts, ends = (
+        zip(*rows, strict=True) if rows else [()] * 11
     )
     spans = [
-        _own_spans(start, end, text_offset(heading, speaker))
-        for heading, speaker, start, end in zip(headings, speakers, starts, ends, strict=True)
+        _own_spans(start, end, text_offset(heading, speaker, date if is_own else None))
+        for heading, speaker, date, is_own, start, end in zip(
+            headings, speakers, dates, dated, starts, ends, strict=True
+        )
     ]
     return VectorBatch(
         ids=np.array(ids, dtype=np.int64),

@@ -12,14 +12,16 @@ from recalld_daemon.store.vector_writes import VectorWrites
 ORPHANS_PER_TRANSACTION = 1_000  # 7 MB of log
 
 _DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vectors v INDEXED BY vectors_hash
-    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash) LIMIT ?)"""
+    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash)
+    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.hash = v.hash)
+    AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.hash = v.hash) LIMIT ?)"""
 
 
 class Writer(MemoryWrites, VectorWrites, LogWrites):
     """One per database and process. Calls may come from any thread, but one at a time."""
 
     def prune(self, *, recalls_kept: int = RECALLS_KEPT, sessions_kept: int = SESSIONS_KEPT) -> int:
-        """Drop what nothing needs: vectors without a passage, the log's old end. Returns how many rows went.
+        """Drop what nothing needs: vectors of nothing that is kept, the log's old end. Returns how many rows went.
 
         Runs in short transactions. Space in the file is used again; it does not shrink.
         """

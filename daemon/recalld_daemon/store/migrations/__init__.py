@@ -10,9 +10,9 @@ from pathlib import Path
 
 from recalld_daemon.store.errors import NewerSchema, StoreCorrupt
 
-from . import m001_initial
+from . import m001_initial, m002_extraction
 
-MIGRATIONS: tuple[str, ...] = (m001_initial.SQL,)
+MIGRATIONS: tuple[str, ...] = (m001_initial.SQL, m002_extraction.SQL)
 VERSION = len(MIGRATIONS)
 APPLICATION_ID = 0x72636C64  # "rcld", in the file's header: tells ours from any other SQLite database
 
@@ -35,6 +35,8 @@ def refuse_foreign(db: sqlite3.Connection, path: Path) -> int:
 def migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring a database to VERSION. An interrupted migration leaves it as it was."""
     version = refuse_foreign(db, path)
+    for name, (arguments, function) in m002_extraction.FUNCTIONS.items() if version < VERSION else ():
+        db.create_function(name, arguments, function, deterministic=True)
     for number, sql in enumerate(MIGRATIONS[version:], version + 1):
         header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number};"
         db.executescript(f"BEGIN IMMEDIATE; {sql} {header} COMMIT;")
