@@ -1,0 +1,221 @@
+"""Questions about a conversation, asked afterwards by somebody who names the speaker and uses other words.
+
+A question is asked only where it has one answer: two things told in the same frame by the same person must differ in
+what the question names, else it names the month, else it is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import combinations
+
+from training.chats import calendar
+from training.chats.grammar import Frame, slots
+from training.chats.people import voice
+from training.chats.telling import Conversation, Told
+from training.pools import Ask, user
+
+SHARES = {"chat.single": 0.48, "chat.temporal": 0.19, "chat.multi": 0.17, "chat.open": 0.06, "chat.absent": 0.10}
+PEOPLE = frozenset({"p", "o", "when", "P", "O"})
+
+
+def all_asks(talk: Conversation, group: str) -> list[Ask]:
+    """120 to 200 questions of all kinds, in the shares above."""
+    rng = talk.rng
+    half = {id(told) for told in talk.told if rng.random() < 0.65}  # the others are told and never asked for
+    asked = [told for told in talk.told if id(told) in half]
+    supply = {
+        "chat.single": list(singles(talk, asked)),
+        "chat.temporal": list(temporals(talk, asked)) + list(windows(talk)),
+        "chat.multi": list(multis(talk)),
+        "chat.open": list(opens(talk, asked)),
+        "chat.absent": list(absents(talk)),
+    }
+    total = min(rng.randint(120, 200), *(int(len(asks) / SHARES[kind] * 1.1) for kind, asks in supply.items()))
+    asks = []
+    for kind, made in supply.items():
+        rng.shuffle(made)
+        for text, gold in made[: round(total * SHARES[kind])]:
+            asks.append(Ask(kind, user(text), gold=frozenset(gold), group=group))
+    return asks
+
+
+Made = tuple[str, list[int]]
+
+
+def like(talk: Conversation, told: Told, template: str) -> list[Told]:
+    """What else the same person told in this frame that the question, as written, would mean as well."""
+    named = {slot for slot in slots(template) if slot not in PEOPLE and slot not in talk.people[0].around}
+    others = [one for one in talk.told if one is not told and one.teller == told.teller and one.frame is told.frame]
+    return [one for one in others if all(one.voice.bound.get(slot) == told.voice.bound.get(slot) for slot in named)]
+
+
+def plain(talk: Conversation, told: Told, template: str) -> str | None:
+    """The question, with the month where only that tells two things apart; None where nothing does."""
+    others = like(talk, told, template)
+    text = told.voice.say(template, "their")
+    if not others:
+        return text
+    months = [(one.day.year, one.day.month) for one in [told, *others]]
+    if not text.endswith("?") or months.count(months[0]) > 1 or told.frame.tense == "state":
+        return None
+    return f"{text[:-1]} in {calendar.month(told.day, talk.rng, talk.rng.random() < 0.5)}?"
+
+
+def singles(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
+    """What, where, who, why and how."""
+    rng = talk.rng
+    for told in asked:
+        for template in rng.sample(told.frame["q"], min(2, len(told.frame["q"]))):
+            if text := plain(talk, told, template):
+                yield text, told.rows
+        for answered in told.answers:
+            templates = [ask for ask in answered.follow.asks if not ask.startswith("t:")]
+            if templates and rng.random() < 0.45 and (text := plain(talk, told, rng.choice(templates))):
+                yield text, answered.rows
+
+
+def temporals(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
+    """When, in which month, for how long."""
+    rng = talk.rng
+    for told in asked:
+        if told.frame["t"] and (text := plain(talk, told, rng.choice(told.frame["t"]))):
+            yield text, told.rows
+        for answered in told.answers:
+            templates = [ask[2:].strip() for ask in answered.follow.asks if ask.startswith("t:")]
+            if templates and (text := plain(talk, told, rng.choice(templates))):
+                yield text, answered.rows
+        if not told.dated or not told.frame["v"]:
+            continue
+        done = rng.choice(told.frame["v"])
+        if like(talk, told, done):
+            continue
+        way = "when.future" if told.frame.tense == "future" else "when.past"
+        template = rng.choice(talk.grammar.talk[way])
+        yield told.voice.say(template.replace("{do}", done), "their"), told.rows
+
+
+def windows(talk: Conversation) -> Iterator[Made]:
+    """What somebody did at some time: every dated thing of theirs that falls into it."""
+    rng = talk.rng
+    for told in rng.sample(talk.told, len(talk.told) // 4):
+        if not told.dated or told.frame.tense != "past":
+            continue
+        person, name, written = talk.people[told.teller].name, calendar.MONTHS, calendar.date(told.day, rng)
+        after = told.day + timedelta(days=rng.randint(1, 6))
+        text, first, last = rng.choice(
+            [
+                (f"What did {person} do on {written}?", told.day, told.day),
+                (f"What was {person} up to around {written}?", told.day - timedelta(2), told.day + timedelta(2)),
+                (
+                    f"What happened to {person} in the week before {calendar.date(after, rng)}?",
+                    after - timedelta(7),
+                    after,
+                ),
+                (f"What was going on with {person} in {part(told.day)} {name[told.day.month - 1]}?", *thirds(told.day)),
+            ]
+        )
+        gold = [one for one in talk.told if within(one, told.teller, first, last)]
+        if len(gold) <= 3:
+            yield text, [row for one in gold for row in one.rows]
+
+
+def within(told: Told, teller: int, first: datetime, last: datetime) -> bool:
+    return told.teller == teller and told.frame.tense == "past" and first.date() <= told.day.date() <= last.date()
+
+
+def part(day: datetime) -> str:
+    return ("early", "mid", "late")[min(2, (day.day - 1) // 10)]
+
+
+def thirds(day: datetime) -> tuple[datetime, datetime]:
+    start = 1 + 10 * min(2, (day.day - 1) // 10)
+    first = day.replace(day=start)
+    return first, first + timedelta(days=9 if start < 21 else 10)
+
+
+def multis(talk: Conversation) -> Iterator[Made]:
+    """What somebody did of one sort over the months: all the turns that tell it. And which of two came first."""
+    rng, kinds = talk.rng, {key[4:] for key in talk.grammar.talk if key.startswith("tag.")}
+    for tag in sorted(kinds):
+        both: list[list[int]] = []
+        for teller in (0, 1):
+            gold = [row for told in of_tag(talk, tag, teller) for row in told.rows]
+            both.append(gold)
+            if 2 <= len(gold) <= 6:
+                templates = talk.grammar.talk["tag." + tag]
+                for template in rng.sample(templates, min(2, len(templates))):
+                    yield named(talk, template, teller), gold
+        shared = talk.grammar.talk.get("both." + tag)
+        if shared and all(both) and len(both[0] + both[1]) <= 6:
+            yield named(talk, rng.choice(shared), rng.randrange(2)), both[0] + both[1]
+    yield from firsts(talk)
+
+
+def of_tag(talk: Conversation, tag: str, teller: int) -> list[Told]:
+    return [told for told in talk.told if told.teller == teller and tag in told.frame.tags]
+
+
+def firsts(talk: Conversation) -> Iterator[Made]:
+    rng = talk.rng
+    happened = [told for told in talk.told if told.frame.tense == "past" and told.frame["v"]]
+    pairs = [(a, b) for a, b in combinations(happened, 2) if a.teller == b.teller and abs((a.day - b.day).days) > 20]
+    for one, two in rng.sample(pairs, min(12, len(pairs))):
+        done = [rng.choice(one.frame["v"]), rng.choice(two.frame["v"])]
+        if one.frame is two.frame or like(talk, one, done[0]) or like(talk, two, done[1]):
+            continue
+        first, second = (lower(told.voice.say(text, "their")) for told, text in zip((one, two), done, strict=True))
+        person = talk.people[one.teller].name
+        template = rng.choice(talk.grammar.talk["first"])
+        yield template.replace("{P}", person).replace("{a}", first).replace("{b}", second), one.rows + two.rows
+
+
+def lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+def named(talk: Conversation, template: str, teller: int) -> str:
+    return voice(talk.rng, talk.grammar.lists, talk.people[teller], talk.people[1 - teller]).say(template, "their")
+
+
+def opens(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
+    """What one would guess from what was told: from one thing, or from all of a sort."""
+    for section, templates in talk.grammar.talk.items():
+        for teller in (0, 1):
+            gold = [row for told in of_tag(talk, section[5:], teller) for row in told.rows]
+            if section.startswith("open.") and 1 <= len(gold) <= 6:
+                yield named(talk, talk.rng.choice(templates), teller), gold
+    for told in asked:
+        for template in told.frame["o"][:]:
+            yield told.voice.say(template, "their"), told.rows
+
+
+def absents(talk: Conversation) -> Iterator[Made]:
+    """Questions about somebody who never told such a thing: the other did, or nobody."""
+    rng = talk.rng
+    for told in rng.sample(talk.told, len(talk.told) // 2):
+        other = 1 - told.teller
+        if frames_of(talk, other, told.frame) or not askable(told.frame):
+            continue
+        template = rng.choice(askable(told.frame))
+        words = voice(rng, talk.grammar.lists, talk.people[other], talk.people[told.teller])
+        words.bound = told.voice.bound | {key: words.bound[key] for key in ("P", "O", *talk.people[other].around)}
+        yield words.say(template, "their"), []
+    heard = {told.frame.name for told in talk.told}
+    unheard = [frame for frame in talk.grammar.frames if frame.name not in heard and askable(frame)]
+    for frame in rng.sample(unheard, min(8, len(unheard))):
+        if not frame.tags & {tag for told in talk.told for tag in told.frame.tags}:
+            yield named(talk, rng.choice(askable(frame)), rng.randrange(2)), []
+
+
+def askable(frame: Frame) -> list[str]:
+    follow = [ask for one in frame.follow for ask in one.asks if not ask.startswith("t:")]
+    return frame["q"] + follow
+
+
+def frames_of(talk: Conversation, teller: int, frame: Frame) -> list[Told]:
+    """What this person told that is near enough to answer a question about `frame`."""
+    return [
+        told for told in talk.told if told.teller == teller and (told.frame is frame or told.frame.tags & frame.tags)
+    ]
