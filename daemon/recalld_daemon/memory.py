@@ -24,7 +24,8 @@ from recalld_daemon.index import DenseLane, FaissIndex, open_index
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
-from recalld_daemon.recall.cascade import Deepener, LateInteraction, Recaller
+from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.stages import Deepener, LateInteraction
 from recalld_daemon.recall.types import Lane, Query, View
 from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
 from recalld_daemon.store.lane import LexicalLane

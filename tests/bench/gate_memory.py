@@ -15,7 +15,7 @@ import numpy as np
 from gate_pools import Pool
 
 from recalld_daemon.models.encoder import Encoder, EncoderSettings, load_encoder
-from recalld_daemon.recall.cascade import LateInteraction
+from recalld_daemon.recall.stages import LateInteraction
 from recalld_daemon.recall.types import Float32, LaneHits, Query, QueryEncoding, TokenBlock, View
 from recalld_daemon.store import Reader, open_reader, open_writer
 from recalld_daemon.worker_wire import ParsedPassage

@@ -13,14 +13,19 @@ import trio
 import trio.testing
 
 from recall_made import MadeLane, MadeTokens, encoding, hits
-from recalld_daemon.recall.cascade import LateInteraction, Recaller
+from recalld_daemon.recall.budget import UNBOUNDED, Budget, Costs
+from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.stages import Deepener, LateInteraction, Parts, recall_now
 from recalld_daemon.recall.types import (
     Answer,
     Candidate,
     EncoderUnavailable,
+    Hints,
     Lane,
+    LaneHits,
     Query,
     QueryEncoding,
+    Stage,
     View,
 )
 
@@ -215,22 +220,93 @@ def test_answers_are_independent_values() -> None:
     assert not {id(c) for c in fused.candidates} & {id(c) for c in deeper.candidates}
 
 
-def test_a_further_deepener_is_asked_with_what_the_one_before_left() -> None:
-    @dataclass
-    class Reverse:
-        stage: str = "full"
+@dataclass
+class Reverse:
+    """A stage that turns the order round, whatever it is called."""
 
-        def deepen(self, query: Query, seen: QueryEncoding, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-            return list(reversed(candidates))
+    name: str = "cross"
+    stage: Stage | None = "full"
 
+    def deepen(self, query: Query, seen: QueryEncoding, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        return list(reversed(candidates))
+
+
+def run(deepeners: Sequence[Deepener], budget: Budget) -> tuple[list[Answer], list[Answer]]:
+    """What was published, and what was closed before."""
     heard: list[Answer] = []
+    closed: list[Answer] = []
 
     async def main() -> None:
         encoder = MadeEncoder()
         encoder.go.set()
-        recaller = Recaller(encoder, [dense(), lexical()], [late(), Reverse()])  # type: ignore[list-item]
-        await recaller.run(ASKED, View(), frozenset(), heard.append)
+        recaller = Recaller(encoder, [dense(), lexical()], deepeners)
+        await recaller.run(ASKED, View(), frozenset(), heard.append, closed.append, budget)
 
     trio.run(main)
+    return heard, closed
+
+
+def test_a_further_deepener_is_asked_with_what_the_one_before_left() -> None:
+    heard, closed = run([late(), Reverse()], UNBOUNDED)
     assert [answer.stage for answer in heard] == ["fused", "late", "full"]
     assert order(heard[2]) == order(heard[1])[::-1]
+    assert [answer.final for answer in heard] == [False, False, True]
+    assert closed == heard[2:]
+
+
+def test_a_stage_without_a_name_for_answers_keeps_the_one_before() -> None:
+    heard, _ = run([late(), Reverse("ranked", None)], UNBOUNDED)
+    assert [answer.stage for answer in heard] == ["fused", "late", "late"]
+
+
+def test_what_is_not_afforded_comes_after_the_answer_before_it_is_judged() -> None:
+    costs = Costs({"late": 0.0, "judge": 0.0, "cross": 300.0})
+    heard, closed = run([late(), Reverse()], Budget(250.0, costs))
+    assert [answer.stage for answer in heard] == ["fused", "late", "full"]
+    assert [(answer.stage, answer.final) for answer in closed] == [("late", False), ("full", True)]
+
+
+def test_what_is_neither_afforded_nor_cheap_enough_to_slip_is_left_out() -> None:
+    costs = Costs({"late": 0.0, "judge": 0.0, "cross": 10_000.0})
+    heard, closed = run([late(), Reverse()], Budget(5_000.0, costs))
+    assert [answer.stage for answer in heard] == ["fused", "late"]
+    assert [(answer.stage, answer.final) for answer in closed] == [("late", False), ("late", True)]
+
+
+def test_a_budget_learns_what_each_stage_took() -> None:
+    costs = Costs()
+    run([late(), Reverse()], Budget(1_000.0, costs))
+    assert {"dense", "lexical", "late", "cross", "close"} <= costs.table().keys()
+
+
+@dataclass
+class Echo:
+    """A spreading lane that returns one passage more."""
+
+    name: str = "neighbours"
+
+    def spread(self, query: Query, found: Sequence[Candidate], view: View, limit: int) -> LaneHits:
+        assert found[0].fused >= found[-1].fused
+        return hits((77, 1.0), (found[0].passage, 0.5))
+
+
+def test_hints_are_read_first_and_spreading_lanes_go_on_from_what_was_fused() -> None:
+    asked = Hints(speakers=("Ada",))
+    lexical_lane = lexical()
+    parts = Parts([dense(), lexical_lane], [late()], [Echo()], lambda query, view: asked)
+    answer = recall_now(parts, ASKED, encoding(), View())
+    assert lexical_lane.asked[0][0].hints == asked
+    assert 77 in order(answer)
+    assert (answer.stage, answer.final) == ("late", True)
+    bare = recall_now(parts.without("neighbours").without("late"), ASKED, encoding(), View())
+    assert 77 not in order(bare)
+    assert bare.stage == "fused"
+
+
+def test_hints_that_fail_cost_themselves_only() -> None:
+    def broken(query: Query, view: View) -> Hints:
+        raise KeyError("no such speaker")
+
+    answer = recall_now(Parts([dense(), lexical()], (), (), broken), ASKED, encoding(), View())
+    assert answer.notes == ("hints: KeyError: 'no such speaker'",)
+    assert len(answer.candidates) == 4

@@ -192,6 +192,7 @@ class Answer:
     candidates: Sequence[Candidate]
     ms: float
     notes: tuple[str, ...] = ()  # what failed or was late: "dense: OSError: ...", "encoder: loading"
+    final: bool = False  # nothing deeper will come
 
 
 class QueryEncoder(Protocol):
