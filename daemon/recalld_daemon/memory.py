@@ -1,7 +1,8 @@
 """What is remembered: the store, the index beside it, and the ingest that keeps both equal to the files.
 
-The store opens at once, and answers by words from then on. The index needs to know the encoder, which the live worker
-tells when its model is loaded; until then recalls have the lexical lane alone. Another encoder than last time gets a
+The store opens at once, and answers by words from then on; the catalogue (words and cards, in memory) follows in a
+moment and answers them quicker. The index needs to know the encoder, which the live worker tells when its model is
+loaded; until then recalls have the lexical lane alone. Another encoder than last time gets a
 space of its own: its vectors are made anew while words are found as before, and the old ones stay until that is done.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,15 +21,16 @@ import trio
 
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
-from recalld_daemon.index import DenseLane, FaissIndex, open_index
+from recalld_daemon.index import Catalogue, DenseLane, FaissIndex, agree_catalogue, open_catalogue, open_index
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.lanes.lexical import LexicalLane
 from recalld_daemon.recall.stages import Deepener, LateInteraction
 from recalld_daemon.recall.types import Lane, Query, View
+from recalld_daemon.store import lane as full_text
 from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
-from recalld_daemon.store.lane import LexicalLane
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.writer import Writer, open_writer
 from recalld_daemon.worker_wire import Loaded
@@ -36,6 +38,7 @@ from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
 from recalld_daemon.write_ahead import WriteAhead
 
 SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs is read from the store again
+SAVE_CHANGES = 500  # of the catalogue, from which on it is saved: fewer are read again from the store in 50 ms
 PRUNE_SECONDS = 3600.0
 RETRY_SECONDS = 10.0  # until a full or failing disk is tried again
 
@@ -58,6 +61,7 @@ class Memory:
     scopes: dict[str, int]
     write_ahead: WriteAhead
     index: FaissIndex | None = None
+    catalogue: Catalogue | None = None
     ingest: Ingest | None = None
     backlog: int = 0  # passages without vectors, as last counted
     opening: str = ""  # what the index is doing before it is open
@@ -81,7 +85,8 @@ class Memory:
     def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
         """The cascade over what is open now."""
         if self._recaller is None:
-            lanes: list[Lane] = [LexicalLane(self.reader)]
+            words = None if self.catalogue is None else self.catalogue.words
+            lanes: list[Lane] = [LexicalLane(words, full_text.LexicalLane(self.reader))]
             deepeners: list[Deepener] = []
             if self.index is not None:
                 lanes.append(DenseLane(self.index))
@@ -89,8 +94,11 @@ class Memory:
             self._recaller = Recaller(live, lanes, deepeners)
         return self._recaller
 
-    def kick(self) -> None:
-        """There are passages that ingest did not bring itself."""
+    async def kick(self, ids: Sequence[int]) -> None:
+        """There are passages that ingest did not bring itself; on return they are found by their words."""
+        catalogue = self.catalogue
+        if catalogue is not None:
+            await self._turn(lambda: catalogue.learn(ids))
         if self.ingest is not None:
             self.ingest.wake()
 
@@ -112,9 +120,26 @@ class Memory:
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
+            nursery.start_soon(self._open_catalogue, self.ingest, feed)
             nursery.start_soon(partial(self._open_index, live, self.ingest, feed, config.late_interaction))
             nursery.start_soon(self._keep_saved, config)
             nursery.start_soon(self._follow_scopes, rescoped)
+
+    async def _open_catalogue(self, ingest: Ingest, feed: EventFeed) -> None:
+        """Words and cards; what is written while they are read from disk is caught up with in the writer's thread."""
+        began = time.monotonic()
+        opening = partial(open_catalogue, self.home.index / "catalogue", self.reader)
+        catalogue = await self._patiently(lambda: trio.to_thread.run_sync(opening))
+
+        def attach() -> None:
+            agree_catalogue(catalogue, self.reader)
+            ingest.attach_catalogue(catalogue)
+            self.catalogue, self._recaller = catalogue, None
+
+        await self._patiently(lambda: self._turn(attach))
+        ms = round((time.monotonic() - began) * 1000)
+        feed.emit("catalogue.open", passages=catalogue.state().passages, ms=ms)
+        log.info("catalogue open: %d passages in %d ms", catalogue.state().passages, ms)
 
     async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
@@ -173,11 +198,12 @@ class Memory:
 
     async def save(self) -> None:
         """Make the next start quick; a failure costs nothing but time then."""
-        index = self.index
-        if index is None or not index.state().unsaved:
-            return
+        index, catalogue = self.index, self.catalogue
         try:
-            await self._turn(index.save)
+            if index is not None and index.state().unsaved:
+                await self._turn(index.save)
+            if catalogue is not None and catalogue.state().unsaved >= SAVE_CHANGES:
+                await self._turn(catalogue.save)
         except OSError as error:
             log.warning("the index was not saved: %s", error)
 
@@ -212,6 +238,7 @@ class Memory:
         """`state`: starting, indexing, embedding, or ready."""
         progress = self.ingest.progress() if self.ingest is not None else {}
         state = self.index.state() if self.index is not None else None
+        known = self.catalogue.state() if self.catalogue is not None else None
         return {
             "state": self.state(), "files_done": progress.get("files_done", 0),
             "files_total": progress.get("files_total", 0), "embedded": state.passages if state else 0,
@@ -220,6 +247,8 @@ class Memory:
             "memory_mb": round(state.memory_bytes / 1e6, 1) if state else 0.0,
             "token_mb": round(state.token_bytes / 1e6, 1) if state else 0.0,
             "unsaved": state.unsaved if state else 0,
+            "catalogued": known.passages if known else 0, "speakers": known.speakers if known else 0,
+            "catalogue_mb": round(known.memory_bytes / 1e6, 1) if known else 0.0,
         }  # fmt: skip
 
     def state(self) -> str:

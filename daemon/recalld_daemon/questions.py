@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -37,7 +37,7 @@ Topics = dict[str, dict[str, str | int | float | bool | None]]
 
 @dataclass(slots=True)
 class Answers:
-    """The parts a question may need. `learned()` tells whoever embeds that there are new passages."""
+    """The parts a question may need. `learned(ids)` tells those who index and embed of new passages."""
 
     book: SessionBook
     reader: Reader
@@ -45,7 +45,7 @@ class Answers:
     feed: EventFeed
     recaller: Callable[[], Recaller]
     scopes: dict[str, int]  # key -> id, of all scopes that hold anything; kept up to date by `memory`
-    learned: Callable[[], None]
+    learned: Callable[[Sequence[int]], Awaitable[None]]
     topics: Callable[[], Topics] = dict
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
@@ -175,7 +175,7 @@ class Answers:
             self.scopes[project] = scope
             self.book.rescoped()
         self.feed.emit("memory.kept", wish.session, path=path, passages=len(ids), scope=project)
-        self.learned()
+        await self.learned(ids)
         return wire.Remembered(memory=path)
 
     async def _feedback(self, verdict: wire.Feedback) -> wire.FromDaemon:

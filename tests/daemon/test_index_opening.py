@@ -168,7 +168,7 @@ def test_a_failed_save_leaves_the_last_one_valid(saved: House, monkeypatch: pyte
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("recalld_daemon.index.saved._write_synced", full)
+        patch.setattr("recalld_daemon.index.saved.write_synced", full)
         with pytest.raises(OSError, match="No space left"):
             index.save()
     saved.check(index)

@@ -6,7 +6,7 @@ It waits at `gate` first, so a test decides when a recall comes back.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,13 +141,17 @@ def at_the_desk(tmp_path: Path, texts: dict[str, str], body: Body, **limits: Any
     trio.run(main)
 
 
+async def no_passages(ids: Sequence[int]) -> None:
+    """Nobody indexes what is remembered."""
+
+
 def _house(writer: Any, reader: Reader, words: dict[str, int], nursery: trio.Nursery, limits: Any) -> DeskHouse:
     router, feed, recaller = KeptRouter(), EventFeed(NoPublisher()), ScriptedRecaller(words)
     recaller.gate.set()
     journal = Journal(writer, trio.CapacityLimiter(1))
     nursery.start_soon(journal.serve)
     book = SessionBook("e", RaceLimits(), 5.0, 60.0, limits.get("max_sessions", 8), {}.get, reader.delivered_passages)
-    answers = Answers(book, reader, journal, feed, lambda: recaller, {}, lambda: None)  # type: ignore[arg-type,return-value]
+    answers = Answers(book, reader, journal, feed, lambda: recaller, {}, no_passages)  # type: ignore[arg-type,return-value]
 
     def ask(question: wire.Message, reply: Reply) -> None:
         nursery.start_soon(answers.answer, question, reply)

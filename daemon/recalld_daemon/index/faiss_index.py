@@ -17,7 +17,7 @@ from recalld_daemon.index.interface import IndexState
 from recalld_daemon.index.saved import save
 from recalld_daemon.index.scope_index import ROW, ScopeIndex, best_of
 from recalld_daemon.index.token_file import TokenFile
-from recalld_daemon.recall.types import Float32, LaneHits, TokenBlock, View
+from recalld_daemon.recall.types import Float32, Int64, LaneHits, TokenBlock, View
 from recalld_daemon.store.rows import EncoderRecord, VectorBatch
 
 COMPACT_ROWS = 500_000  # dead token rows (32 MB at 64 dims) from which on a save writes the files anew
@@ -47,6 +47,18 @@ class FaissIndex:
         found = [scope.search(query, limit, view.as_of) for scope in seen]
         ids, scores = best_of(found, limit) if found else (np.empty(0, np.int64), np.empty(0, np.float32))
         return LaneHits(ids=ids, scores=scores)
+
+    def score(self, vector: Float32, ids: Int64) -> Float32:
+        """(n,) cosine of each passage with a unit vector (d,), whatever its scope; nan for those without a vector."""
+        scores = np.full(len(ids), np.nan, np.float32)
+        left = np.arange(len(ids))
+        for scope in sorted(self.scopes.values(), key=len, reverse=True):
+            found = scope.score(vector, ids[left])
+            scores[left] = found
+            left = left[np.isnan(found)]
+            if not len(left):
+                break
+        return scores
 
     def tokens(self, passages: Sequence[int]) -> TokenBlock:
         """Their token vectors in the order asked for; unknown passages have length 0."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from recalld_daemon.recall.types import Float32, LaneHits, TokenBlock, View
+from recalld_daemon.recall.types import Float32, Int64, LaneHits, TokenBlock, View
 from recalld_daemon.store.rows import VectorBatch
 
 
@@ -30,6 +30,10 @@ class VectorIndex(Protocol):
 
     def search(self, vector: Float32, view: View, limit: int) -> LaneHits:
         """The passages within the view nearest to a unit vector (d,), best first; scores are cosines."""
+        ...
+
+    def score(self, vector: Float32, ids: Int64) -> Float32:
+        """(n,) cosine of each passage with a unit vector (d,); nan for those without a vector."""
         ...
 
     def tokens(self, passages: Sequence[int]) -> TokenBlock:

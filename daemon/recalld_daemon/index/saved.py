@@ -18,7 +18,7 @@ import faiss
 import msgspec
 import numpy as np
 
-from recalld_daemon.index.scope_index import ROW, ScopeIndex
+from recalld_daemon.index.scope_index import ROW, ScopeIndex, lookup_of
 from recalld_daemon.index.token_file import Place, TokenFile, names_of
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def save(index: FaissIndex) -> None:
         files[f"{id}.rows"] = scope.rows.tobytes()
         files[f"{id}.faiss"] = faiss.serialize_index(scope.base).tobytes()
     for name, data in files.items():
-        _write_synced(temporary / name, data)
+        write_synced(temporary / name, data)
     index.token_file.sync()
-    _sync_directory(temporary)
+    sync_directory(temporary)
     temporary.rename(final)
     manifest = Manifest(
         format=FORMAT,
@@ -76,11 +76,11 @@ def save(index: FaissIndex) -> None:
         token_rows=index.token_file.rows,
         token_checksum=index.token_file.checksum(),
         scopes=list(index.scopes),
-        checksums={name: _checksum(data) for name, data in files.items()},
+        checksums={name: checksum(data) for name, data in files.items()},
     )
-    _write_synced(index.directory / f"{MANIFEST}.tmp", msgspec.json.encode(manifest))
+    write_synced(index.directory / f"{MANIFEST}.tmp", msgspec.json.encode(manifest))
     (index.directory / f"{MANIFEST}.tmp").rename(index.directory / MANIFEST)
-    _sync_directory(index.directory)
+    sync_directory(index.directory)
     index.saves = number
     sweep(index.directory, manifest)
 
@@ -108,7 +108,7 @@ def load(index: FaissIndex, manifest: Manifest) -> str:
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     for name, data in files.items():
-        if _checksum(data) != manifest.checksums[name]:
+        if checksum(data) != manifest.checksums[name]:
             return f"{state / name} is torn"
     places = np.frombuffer(files[PLACES], "<i8").reshape(-1, 3).tolist()
     token_places = {id: Place(first, count) for id, first, count in places}
@@ -140,6 +140,7 @@ def _scope_of(index: FaissIndex, files: dict[str, bytes], scope: int) -> ScopeIn
         rows=rows,
         alive=np.ones(len(rows), np.bool_),
         block=np.empty((0, index.encoder.dims), np.float32),
+        base_ids=lookup_of(rows),
     )
 
 
@@ -148,11 +149,11 @@ def _places_bytes(tokens: TokenFile) -> bytes:
     return np.array(table, dtype="<i8").tobytes()
 
 
-def _checksum(data: bytes) -> str:
+def checksum(data: bytes) -> str:
     return blake2b(data, digest_size=16).hexdigest()
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def write_synced(path: Path, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
         file.write(data)
@@ -160,7 +161,7 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(fd)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -29,8 +29,34 @@ Found = tuple[Int64, Float32]  # ids and cosines, best first
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """ids: (k,) rising; rows: (k,) where each is."""
+
+    ids: Int64
+    rows: Int64
+
+    @classmethod
+    def of(cls, ids: Int64, rows: Int64) -> Lookup:
+        order = np.argsort(ids, kind="stable")
+        return cls(np.ascontiguousarray(ids[order]), rows[order])
+
+    def find(self, ids: Int64) -> Int64:
+        """(n,) each id's row, -1 where it is not here."""
+        if not len(self.ids):
+            return np.full(len(ids), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, self.rows[at], -1)
+
+
+_NOWHERE = Lookup(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeIndex:
-    """base: FAISS index of rows[:ntotal]; block: (k, d) float32, the rows after those; alive: (n,) bool."""
+    """base: FAISS index of rows[:ntotal]; block: (k, d) float32, the rows after those; alive: (n,) bool.
+
+    base_ids, block_ids: where the rows of each are by their passages' ids; of the block's the living ones only.
+    """
 
     dims: int
     base: Any
@@ -38,6 +64,8 @@ class ScopeIndex:
     alive: NDArray[np.bool_]
     block: Float32
     dead: int = 0
+    base_ids: Lookup = _NOWHERE
+    block_ids: Lookup = _NOWHERE
 
     @classmethod
     def empty(cls, dims: int) -> Self:
@@ -58,7 +86,9 @@ class ScopeIndex:
 
     @property
     def memory_bytes(self) -> int:
-        return int(self.base.ntotal * self.base.code_size + self.block.nbytes + self.rows.nbytes + self.alive.nbytes)
+        lookups = 16 * (len(self.base_ids.ids) + len(self.block_ids.ids))
+        columns = self.block.nbytes + self.rows.nbytes + self.alive.nbytes
+        return int(self.base.ntotal * self.base.code_size + columns + lookups)
 
     def live_rows(self) -> Rows:
         return self.rows[self.alive] if self.dead else self.rows
@@ -76,6 +106,20 @@ class ScopeIndex:
             limit,
         )
 
+    def score(self, vector: Float32, ids: Int64) -> Float32:
+        """(n,) cosine of each passage with a unit vector (d,); nan for those that are not here."""
+        scores = np.full(len(ids), np.nan, np.float32)
+        rows = self.base_ids.find(ids)
+        here = rows >= 0
+        here[here] = self.alive[rows[here]]
+        if here.any():
+            held = self.base.reconstruct_batch(rows[here])  # (k, d)
+            scores[here] = held @ (vector / np.float32(_spread(self.base)))
+        rows = self.block_ids.find(ids)
+        here = rows >= 0
+        scores[here] = self.block[rows[here] - self.base.ntotal] @ vector  # (k, d) @ (d,)
+        return scores
+
     def with_rows(self, rows: Rows, vectors: Float32) -> ScopeIndex:
         """With n more rows; vectors: (n, d) float32, unit length. Their ids must not be here yet."""
         grown = replace(
@@ -84,13 +128,13 @@ class ScopeIndex:
             alive=np.concatenate([self.alive, np.ones(len(rows), np.bool_)]),
             block=np.concatenate([self.block, vectors]),
         )
-        return grown.merged() if len(grown.block) > BLOCK_ROWS else grown
+        return grown.merged() if len(grown.block) > BLOCK_ROWS else grown._with_lookup()
 
     def without(self, ids: Int64) -> ScopeIndex:
         """With these ids masked out; merged when half of all rows are masked."""
         alive = self.alive & ~np.isin(self.rows["id"], ids)
         masked = replace(self, alive=alive, dead=int(len(alive) - alive.sum()))
-        return masked.merged() if masked.dead > max(BLOCK_ROWS, len(masked)) else masked
+        return masked.merged() if masked.dead > max(BLOCK_ROWS, len(masked)) else masked._with_lookup()
 
     def merged(self) -> ScopeIndex:
         """The same without a block and without masked rows."""
@@ -105,8 +149,15 @@ class ScopeIndex:
         base.add(_held(base, self.block[self.alive[split:]]))
         rows = self.live_rows()
         return replace(
-            self, base=base, rows=rows, alive=np.ones(len(rows), np.bool_), block=self.block[:0].copy(), dead=0
-        )
+            self, base=base, rows=rows, alive=np.ones(len(rows), np.bool_), block=self.block[:0].copy(), dead=0,
+            base_ids=lookup_of(rows), block_ids=_NOWHERE,
+        )  # fmt: skip
+
+    def _with_lookup(self) -> ScopeIndex:
+        """With the block's living rows found by their ids."""
+        split = self.base.ntotal
+        living = split + np.flatnonzero(self.alive[split:])
+        return replace(self, block_ids=Lookup.of(self.rows["id"][living], living))
 
     def _search_base(self, vector: Float32, limit: int, allowed: NDArray[np.bool_] | None) -> Found:
         if not self.base.ntotal or (allowed is not None and not allowed.any()):
@@ -129,6 +180,11 @@ class ScopeIndex:
 
 
 _NOTHING: Found = (np.empty(0, np.int64), np.empty(0, np.float32))
+
+
+def lookup_of(rows: Rows) -> Lookup:
+    """Of all these rows; their ids are distinct."""
+    return Lookup.of(rows["id"], np.arange(len(rows)))
 
 
 def best_of(found: list[Found], limit: int) -> Found:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from recalld_daemon.ingest.compare import INODE_BITS, Difference
-from recalld_daemon.ingest.ports import PassageIndex, Space
+from recalld_daemon.ingest.ports import PassageCatalogue, PassageIndex, Space
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.writer import Writer
@@ -56,6 +56,7 @@ class Keeping:
         self._index: PassageIndex | None = None
         self.space: Space | None = None
         self._late: dict[int, bool] = {}  # passage -> is there; what the index has not heard of yet
+        self.catalogue: PassageCatalogue | None = None  # kept from when it is set; it then holds what the store holds
 
     def attach(self, space: Space, index: PassageIndex) -> None:
         """From now on `index`, which holds what the store held of `space` at some time since this was made, is kept."""
@@ -91,6 +92,10 @@ class Keeping:
         under_way.problems += len(parsed.problems)
         self._forget(gone)
         self._learn([*new, *moved])
+        if self.catalogue is not None:
+            self.catalogue.learn([*new, *moved])
+            if parsed.done:
+                self.catalogue.passed([source])
 
     def _begin(self, under_way: Pass) -> int:
         file = under_way.file
@@ -125,6 +130,8 @@ class Keeping:
             for path in difference.gone:
                 gone += self._writer.remove_source(path)
         self._forget(gone)
+        if self.catalogue is not None:  # a passage is found by its path's words too
+            self.catalogue.learn([id for _, new in difference.moved for id in self._reader.passage_ids(new)])
 
     def missing(self, limit: int) -> Missing:
         return self._reader.missing_vectors(self.space.encoder, self.space.snapshot, limit) if self.space else []
@@ -145,6 +152,8 @@ class Keeping:
     def catch_up(self) -> None:
         """Tell the index what could not be told before, if there is anything."""
         self._learn([])
+        if self.catalogue is not None:
+            self.catalogue.catch_up()
 
     def _learn(self, ids: Sequence[int]) -> None:
         self._late.update(dict.fromkeys(ids, True))
@@ -162,6 +171,8 @@ class Keeping:
                 del self._late[id]
 
     def _forget(self, ids: Sequence[int]) -> None:
+        if self.catalogue is not None:
+            self.catalogue.forget(ids)
         if self._index is None:
             self._late.update(dict.fromkeys(ids, False))
         elif ids:

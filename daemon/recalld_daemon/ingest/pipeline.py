@@ -20,7 +20,7 @@ from recalld_daemon.ingest.compare import Difference, compare
 from recalld_daemon.ingest.embedding import Embedding
 from recalld_daemon.ingest.keeping import Keeping
 from recalld_daemon.ingest.paths import PathQueue
-from recalld_daemon.ingest.ports import Bulk, Gate, PassageIndex, Report, Root, Space
+from recalld_daemon.ingest.ports import Bulk, Gate, PassageCatalogue, PassageIndex, Report, Root, Space
 from recalld_daemon.ingest.projects import belonging
 from recalld_daemon.ingest.reading import Reading
 from recalld_daemon.ingest.roots import Roots, Watched, look_at
@@ -87,6 +87,10 @@ class Ingest:
         """
         await self._turn(lambda: self._keeping.attach(space, index))
         self._embedding.wake()
+
+    def attach_catalogue(self, catalogue: PassageCatalogue) -> None:
+        """Keep `catalogue` from now on; it must hold what the store holds. In the writer's thread."""
+        self._keeping.catalogue = catalogue
 
     def catch_up(self) -> None:
         """Tell the index what a full disk kept from it. In the writer's thread."""

@@ -41,6 +41,24 @@ class PassageIndex(Protocol):
         ...
 
 
+class PassageCatalogue(Protocol):
+    """Words and cards of all passages: `index.Catalogue`. Called in the writer's thread, never by two at a time."""
+
+    def learn(self, ids: Sequence[int]) -> None:
+        """Read these passages from the store, and know them."""
+        ...
+
+    def forget(self, ids: Sequence[int]) -> None: ...
+
+    def passed(self, sources: Sequence[int]) -> None:
+        """A pass over these sources has ended: their passages may stand elsewhere in them."""
+        ...
+
+    def catch_up(self) -> None:
+        """Learn what could not be read when it was announced."""
+        ...
+
+
 class Report(Protocol):
     def __call__(self, what: str, **data: str | int | float | bool | None) -> None: ...
 

@@ -14,6 +14,7 @@ from recalld_daemon.recall.types import LaneHits, Passage, View
 from recalld_daemon.store.connections import Pool
 from recalld_daemon.store.lexical import LexicalSearch
 from recalld_daemon.store.log_reads import LogReads
+from recalld_daemon.store.passage_reads import PassageReads
 from recalld_daemon.store.rows import Source
 from recalld_daemon.store.texts import is_clean
 from recalld_daemon.store.vector_reads import VectorReads
@@ -40,7 +41,7 @@ _COUNTS = {
 BATCH = 500  # ids per statement
 
 
-class Reader(VectorReads, LogReads):
+class Reader(VectorReads, PassageReads, LogReads):
     """Reads of the store. Raises StoreError; an id or path that does not exist is left out or None, never an error."""
 
     def __init__(self, path: Path) -> None:
