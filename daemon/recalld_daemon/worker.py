@@ -1,4 +1,5 @@
 """The worker process: holds the models and parses files, one request after the other, for the daemon that started it.
+Only a rerank, the longest that a recall asks for, gives way: before each of its batches what has come in is done first.
 
 It owns nothing and decides nothing: requests come in on the pipe that was its stdin, answers leave on the pipe that
 was its stdout, and stray prints of libraries go to stderr. It ignores Ctrl-C and SIGTERM and ends when the daemon's end
@@ -15,6 +16,7 @@ import select
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -40,12 +42,15 @@ from recalld_daemon.worker_wire import (
     Progress,
     QueryEncoded,
     Request,
+    Rerank,
+    Reranked,
     decode_request,
     pack_frame,
 )
 
 if TYPE_CHECKING:
     from recalld_daemon.models.encoder import Encoder
+    from recalld_daemon.models.reranker import Reranker, Reranking
 
 BULK_NICE = 15  # 3 % of a processor that others want: indexing is never in a hurry
 READ_BYTES = 1 << 16
@@ -55,12 +60,17 @@ log = logging.getLogger("recalld.worker")
 
 
 class Worker:
-    """Requests in, replies out through `send`; knows no pipe. `step_back` is called before work that may be slow."""
+    """Requests in, replies out through `send`; knows no pipe. `step_back` is called before work that may be slow.
+
+    While it is `busy` there is work that waits for `step`, which requests may overtake.
+    """
 
     def __init__(self, send: Callable[[FromWorker], None], step_back: Callable[[], None] = lambda: None) -> None:
         self._send = send
         self._step_back = step_back
         self._encoder: Encoder | None = None
+        self._reranker: Reranker | None = None
+        self._reranks: deque[tuple[int, Reranking]] = deque()  # under way and waiting, by request's id
         self._parsers: dict[int, Iterator[Parsed]] = {}
 
     def handle(self, request: Request) -> None:
@@ -68,13 +78,32 @@ class Worker:
         go wrong in one line, a defect with its traceback."""
         try:
             self._do(request)
-        except Exception as error:
-            if _expected(error):
-                log.error("%s failed: %s", type(request).__name__, " ".join(_reason(error).split()))
-            else:
-                log.exception("%s failed", type(request).__name__)
+        except Exception as error:  # noqa: BLE001  `_fail` logs it
             self._parsers.pop(request.id, None)
-            self._send(Failed(id=request.id, text=_reason(error)))
+            self._fail(request.id, type(request).__name__, error)
+
+    @property
+    def busy(self) -> bool:
+        """There is a rerank under way."""
+        return bool(self._reranks)
+
+    def step(self) -> None:
+        """One batch of the oldest rerank; its answer, when that was the last."""
+        number, reranking = self._reranks[0]
+        try:
+            if not reranking.step():
+                self._reranks.popleft()
+                self._send(Reranked(id=number, scores=reranking.scores.tobytes()))
+        except Exception as error:  # noqa: BLE001  `_fail` logs it
+            self._reranks = deque(each for each in self._reranks if each[0] != number)
+            self._fail(number, "Rerank", error)
+
+    def _fail(self, request_id: int, what: str, error: Exception) -> None:
+        if _expected(error):
+            log.error("%s failed: %s", what, " ".join(_reason(error).split()))
+        else:
+            log.exception("%s failed", what, exc_info=error)
+        self._send(Failed(id=request_id, text=_reason(error)))
 
     def _do(self, request: Request) -> None:
         match request:
@@ -83,6 +112,8 @@ class Worker:
             case EncodeQuery():
                 vector, tokens = self._loaded().encode_query(request.text)
                 self._send(QueryEncoded(id=request.id, vector=vector.tobytes(), tokens=tokens.tobytes()))
+            case Rerank():
+                self._rerank(request)
             case EncodePassages():
                 self._encode_passages(request)
             case ParseFile():
@@ -103,7 +134,7 @@ class Worker:
         def progress(phase: str, done: int = 0, total: int = 0) -> None:
             self._send(Progress(id=request.id, phase=phase, done=done, total=total))
 
-        self._encoder = None
+        self._encoder = self._reranker = None
         settings = EncoderSettings(
             model=request.model,
             query_prompt=request.query_prompt,
@@ -115,8 +146,10 @@ class Worker:
         )
         # the preparation is what a user waits for at the first start: only what comes after it steps back
         self._encoder = encoder = load_encoder(settings, request.role, progress, when_prepared=self._step_back)
+        problem = self._load_reranker(request, progress)
         gc.collect()
         gc.freeze()  # what is loaded stays: without this a full collection takes 0.26 s
+        cross = self._reranker
         self._send(
             Loaded(
                 id=request.id,
@@ -125,8 +158,32 @@ class Worker:
                 runtime=encoder.runtime,
                 dims=encoder.dims,
                 token_dims=encoder.token_dims,
+                cross_encoder=f"{cross.model} {cross.runtime}" if cross else "",
+                cross_encoder_problem=problem,
             )
         )
+
+    def _load_reranker(self, request: Load, progress: Callable[[str, int, int], None]) -> str:
+        """Load the cross-encoder, where one is wanted; what keeps it from that, which costs nothing else."""
+        if request.cross_encoder == "none" or request.role != "live":
+            return ""
+        from recalld_daemon.models.reranker import RerankerSettings, load_reranker
+
+        wanted = RerankerSettings(
+            Path(request.cache_dir), request.cross_encoder, request.allow_download, request.threads
+        )
+        try:
+            self._reranker = load_reranker(wanted, progress)
+        except Exception as error:
+            log.error("no cross-encoder: %s", " ".join(_reason(error).split()), exc_info=not _expected(error))
+            return _reason(error)
+        return ""
+
+    def _rerank(self, request: Rerank) -> None:
+        if self._reranker is None:
+            raise RuntimeError("no cross-encoder is loaded")
+        under_way = self._reranker.begin(request.query, request.texts, request.budget_ms / 1000.0)
+        self._reranks.append((request.id, under_way))
 
     def _loaded(self) -> Encoder:
         if self._encoder is None:
@@ -166,7 +223,11 @@ def main() -> None:
     step_back = yield_to_others if role == "bulk" else lambda: None
     worker = Worker(lambda message: _write_or_end(outbox, pack_frame(message)), step_back)
     reader = FrameReader()
-    while data := os.read(inbox, READ_BYTES):
+    while True:
+        while worker.busy and not _has_come(inbox):
+            worker.step()
+        if not (data := os.read(inbox, READ_BYTES)):
+            return
         for body in reader.feed(data):
             worker.handle(decode_request(body))
 
@@ -184,6 +245,11 @@ def yield_to_others() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         with suppress(psutil.Error, OSError):
             psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def _has_come(inbox: int) -> bool:
+    """Whether a read would not wait."""
+    return bool(select.select([inbox], [], [], 0)[0])
 
 
 def _take_pipes() -> tuple[int, int]:

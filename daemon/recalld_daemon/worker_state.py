@@ -23,6 +23,7 @@ class ModelChoice:
     passage_prompt: str | None = None
     token_dims: int = 64
     allow_download: bool = False
+    cross_encoder: str = "none"  # "none", "default", a sentence-transformers CrossEncoder's name, or a path
     live_threads: int = 1  # more than one gains nothing for a short query, and loses much under contention
     bulk_threads: int = 1
 
@@ -55,6 +56,7 @@ class WorkerState:
             "runtime": loaded.runtime if loaded else None,
             "fingerprint": self.fingerprint or None,
             "dims": loaded.dims if loaded else None,
+            "cross_encoder": (loaded.cross_encoder or loaded.cross_encoder_problem or None) if loaded else None,
         }
 
 

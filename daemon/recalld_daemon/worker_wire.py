@@ -31,6 +31,7 @@ class Load(ToWorker, frozen=True, kw_only=True, tag="load"):
     token_dims: int
     allow_download: bool
     threads: int
+    cross_encoder: str = "none"  # for the live role: "none", "default", a name or a path
 
 
 class EncodeQuery(ToWorker, frozen=True, kw_only=True, tag="encode_query"):
@@ -39,6 +40,14 @@ class EncodeQuery(ToWorker, frozen=True, kw_only=True, tag="encode_query"):
 
 class EncodePassages(ToWorker, frozen=True, kw_only=True, tag="encode_passages"):
     texts: list[str]
+
+
+class Rerank(ToWorker, frozen=True, kw_only=True, tag="rerank"):
+    """Score passages, best ranked first, against a query until the time is used up. Queries are encoded in between."""
+
+    query: str
+    texts: list[str]
+    budget_ms: float  # from when the worker takes it up
 
 
 class ParseFile(ToWorker, frozen=True, kw_only=True, tag="parse_file"):
@@ -77,6 +86,8 @@ class Loaded(FromWorker, frozen=True, kw_only=True, tag="loaded"):
     runtime: str  # e.g. "onnx-int8"
     dims: int
     token_dims: int
+    cross_encoder: str = ""  # its name and runtime; "": there is none
+    cross_encoder_problem: str = ""  # why there is none, where one was configured
 
 
 class QueryEncoded(FromWorker, frozen=True, kw_only=True, tag="query_encoded"):
@@ -84,11 +95,28 @@ class QueryEncoded(FromWorker, frozen=True, kw_only=True, tag="query_encoded"):
     tokens: bytes  # float32 (Tq, token_dims)
 
 
+class Reranked(FromWorker, frozen=True, kw_only=True, tag="reranked"):
+    scores: bytes  # float32 (n,), in the order of the texts; nan: not reached in time
+
+
 class PassagesEncoded(FromWorker, frozen=True, kw_only=True, tag="passages_encoded"):
     vectors: bytes  # float16 (n, d)
     tokens: list[bytes]  # n times int8 (T, token_dims)
     starts: list[bytes]  # n times uint16 (T,)
     ends: list[bytes]  # n times uint16 (T,)
+
+
+class ParsedSubject(Struct, frozen=True, array_like=True):
+    kind: str  # person | project | path | symbol | tool | topic
+    name: str
+    aliases: tuple[str, ...] = ()
+
+
+class ParsedWhen(Struct, frozen=True, array_like=True):
+    start: float  # epoch seconds, half open
+    end: float
+    grain: str
+    said: str
 
 
 class ParsedPassage(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +127,10 @@ class ParsedPassage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     heading: str = ""
     speaker: str = ""
     written_at: float | None = None
+    facts: list[str] = []
+    subjects: list[ParsedSubject] = []
+    whens: list[ParsedWhen] = []
+    recipe: str = ""  # who extracted them; "": nobody has yet
 
 
 class FileProblem(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,8 +151,8 @@ class Failed(FromWorker, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Request = Load | EncodeQuery | EncodePassages | ParseFile | ParseMore | ParseStop
-Reply = Progress | Loaded | QueryEncoded | PassagesEncoded | Parsed | Failed
+Request = Load | EncodeQuery | Rerank | EncodePassages | ParseFile | ParseMore | ParseStop
+Reply = Progress | Loaded | QueryEncoded | Reranked | PassagesEncoded | Parsed | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import trio
 
-from recalld_daemon.recall.types import EncoderUnavailable, QueryEncoding
+from recalld_daemon.recall.types import EncoderUnavailable, Float32, QueryEncoding
 from recalld_daemon.worker_link import Link, RequestFailed
 from recalld_daemon.worker_state import ModelChoice, Phase, WorkerState
 from recalld_daemon.worker_wire import (
@@ -36,12 +36,14 @@ from recalld_daemon.worker_wire import (
     QueryEncoded,
     Reply,
     Request,
+    Rerank,
+    Reranked,
 )
 
 __all__ = ["BulkWorker", "LiveWorker", "ModelChoice", "ParsedStream", "RequestFailed", "WorkerState"]
 
 Role = Literal["live", "bulk"]
-OneReply = TypeVar("OneReply", QueryEncoded, PassagesEncoded)
+OneReply = TypeVar("OneReply", QueryEncoded, Reranked, PassagesEncoded)
 
 FIRST_BACKOFF_SECONDS = 0.25  # until the first restart; doubles with each death
 LONGEST_BACKOFF_SECONDS = 30.0
@@ -179,6 +181,7 @@ class WorkerProcess:
             token_dims=choice.token_dims,
             allow_download=choice.allow_download,
             threads=self._threads(),
+            cross_encoder=choice.cross_encoder if self.role == "live" else "none",
         )
 
     def _threads(self) -> int:
@@ -226,7 +229,7 @@ class WorkerProcess:
 
 
 class LiveWorker(WorkerProcess):
-    """Encodes queries, in milliseconds or not at all. A `QueryEncoder`."""
+    """Encodes queries and scores passages, in milliseconds or not at all. A `QueryEncoder`, a `cross.AsyncScorer`."""
 
     role: Role = "live"
 
@@ -245,6 +248,26 @@ class LiveWorker(WorkerProcess):
         assert self.state.loaded is not None
         tokens = np.frombuffer(reply.tokens, np.float32).reshape(-1, self.state.loaded.token_dims)
         return QueryEncoding(vector=np.frombuffer(reply.vector, np.float32), tokens=tokens)
+
+    @property
+    def has_cross_encoder(self) -> bool:
+        """Whether `rerank` can be asked: one was configured, and it could be loaded."""
+        return self.state.loaded is not None and bool(self.state.loaded.cross_encoder)
+
+    async def rerank(self, query: str, texts: Sequence[str], budget_seconds: float) -> Float32:
+        """(n,) the cross-encoder's scores of the texts, best ranked first; nan for those the time did not reach.
+
+        Raises EncoderUnavailable at once when the worker is not ready or dies, and when it has no cross-encoder. May
+        be cancelled at any time; queries that are asked for meanwhile are encoded first.
+        """
+        link = self._link_now(with_model=True)
+        cleaned = [_encodable(text) for text in texts]
+        request = Rerank(id=link.new_id(), query=_encodable(query), texts=cleaned, budget_ms=1000.0 * budget_seconds)
+        try:
+            reply = await _only_reply(link, request, Reranked)
+        except RequestFailed as error:
+            raise EncoderUnavailable(f"cross-encoder: {error}") from None
+        return np.frombuffer(reply.scores, np.float32)
 
 
 class BulkWorker(WorkerProcess):

@@ -1,7 +1,7 @@
 """A real worker process with a scripted encoder: the text it is asked to encode says how it is to behave.
 
 Run as `python scripted_worker.py live|bulk`. Its model is "missing" or anything else, its vectors tell the length of
-the text, and "wait:FIFO" blocks until somebody opens that FIFO for writing.
+the text, and "wait:FIFO" blocks until somebody opens that FIFO for writing. Its cross-encoder takes one text a step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recalld_daemon.models import encoder, files
+from recalld_daemon.models import encoder, files, reranker
 from recalld_daemon.worker import main
 
 
@@ -52,6 +52,36 @@ class ScriptedEncoder:
         )
 
 
+class ScriptedReranking:
+    """A text's score is its length; a budget of n seconds is enough for n texts."""
+
+    def __init__(self, query: str, texts: Sequence[str], budget_seconds: float) -> None:
+        self._query, self._texts, self._left = query, texts, round(budget_seconds)
+        self._next = 0
+        self.scores = np.full(len(texts), np.nan, np.float32)
+
+    def step(self) -> bool:
+        if self._next < min(self._left, len(self._texts)):
+            text = self._texts[self._next]
+            ScriptedEncoder().encode_query(text)
+            self.scores[self._next] = len(self._query + text)
+            self._next += 1
+        return self._next < min(self._left, len(self._texts))
+
+
+class ScriptedReranker:
+    model = "scripted cross"
+    runtime = "script"
+    begin = ScriptedReranking
+
+
+def load_cross(settings: reranker.RerankerSettings, progress: Callable[[str, int, int], None]) -> ScriptedReranker:
+    progress("reading the cross script", 0, 0)
+    if settings.model == "missing":
+        raise files.ModelError("cross-encoder 'missing': there is none")
+    return ScriptedReranker()
+
+
 def load(
     settings: encoder.EncoderSettings,
     role: str,
@@ -67,4 +97,5 @@ def load(
 
 if __name__ == "__main__":
     encoder.load_encoder = load  # type: ignore[assignment]
+    reranker.load_reranker = load_cross  # type: ignore[assignment]
     main()

@@ -19,7 +19,8 @@ def rows_of(
     """The first ROW_LIMIT candidates, in order, with each lane's rank and score and each gate's verdict.
 
     `passages` need not hold all: a candidate whose passage is missing is named by its number. `impressions` says under
-    which id a passage was shown. Late interaction's score is listed as a lane of its own, its rank the final one.
+    which id a passage was shown. Late interaction's and the cross-encoder's scores are listed as lanes of their own,
+    their rank the final one.
     """
     known = {passage.id: passage for passage in passages}
     shown = impressions or {}
@@ -33,6 +34,8 @@ def _row(rank: int, candidate: Candidate, passage: Passage | None, impression: s
     lanes = dict(candidate.lanes)
     if candidate.late is not None:
         lanes["late"] = (rank, candidate.late)
+    if candidate.cross is not None:
+        lanes["cross"] = (rank, candidate.cross)
     return WhyCandidate(
         path=passage.shown_path if passage else f"passage {candidate.passage}",
         start=passage.start if passage else 0,
