@@ -1,4 +1,4 @@
-"""Evaluation-only data as pools: conversations, for judging and never for a fit that ships. Paths come from --data alone.
+"""Evaluation-only data as pools: conversations, for judging and never for a fit that ships. All paths come from --data.
 
 LoCoMo and REALTALK are conversations whose turns are passages, BEAM's long answers are cut by the product's chunker.
 A `Judged` pool knows, beside the pool, what is ranked (`units`: a row's own number, or its document) and what answers
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from training.pools import Ask, Pool, Row, user
+from pool_types import Ask, Pool, Row, user
 
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 ADVERSARIAL = "adversarial"
@@ -32,7 +32,7 @@ class DataMissing(SystemExit):
 class Judged:
     """units: (n rows) what each row counts as; golds: one set of units per ask; floor: (n units) texts for BM25.
 
-    plain: for each ask, the text that BM25 is asked; allowed: unit -> may be found, where an ask sees only some.
+    allowed: for each ask the units that it may find, None: all. also: ask -> further kinds that it counts for.
     """
 
     pool: Pool
@@ -40,7 +40,8 @@ class Judged:
     golds: list[frozenset[Any]]
     floor: dict[Any, str]
     qids: list[str] = field(default_factory=list)
-    allowed: list[frozenset[Any] | None] = field(default_factory=list)  # None: all
+    allowed: list[frozenset[Any] | None] = field(default_factory=list)
+    also: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 def locomo(path: Path) -> list[Judged]:
@@ -78,7 +79,7 @@ def realtalk(path: Path) -> list[Judged]:
 def evidence(raw: Any, known: dict[str, int]) -> list[str]:
     """Turn ids in a question's evidence, cleaned: split, zeros and stray colons dropped, unknown ones left out.
 
-    >>> evidence(["D8:6; D9:17", "D:11:26", "D30:05", "D", "D7:99"], dict.fromkeys(["D8:6", "D9:17", "D11:26", "D30:5"], 0))
+    >>> evidence(["D8:6; D9:17", "D:11:26", "D30:05", "D", "D7:99"], {"D8:6": 0, "D9:17": 1, "D11:26": 2, "D30:5": 3})
     ['D8:6', 'D9:17', 'D11:26', 'D30:5']
     """
     texts = raw if isinstance(raw, list) else [raw] if raw else []
@@ -125,7 +126,9 @@ def _locomo_entry(name: str, entry: dict[str, Any], labels: list[dict[str, Any]]
             at[turn["dia_id"]] = len(pool.rows)
             written = moment(turn.get("date_time", "")) or date
             pool.rows.append(Row((text + seen).strip(), f"session_{number}", turn["speaker"], written_at=written))
-    judged = Judged(pool, list(range(len(pool.rows))), [], {n: row.text for n, row in enumerate(pool.rows)})
+    judged = Judged(
+        pool, list(range(len(pool.rows))), [], {n: f"{row.speaker}: {row.text}" for n, row in enumerate(pool.rows)}
+    )
     for qid, query, category, ids in _questions(name, entry, labels, at):
         gold = frozenset(at[id] for id in ids)
         if gold:

@@ -3,7 +3,7 @@
 What a daemon would do with a pool is done here by the same code: passages go through `Keeping` into the store, what it
 says is missing is encoded by the bulk encoder, the index is opened from the store, and `Memory.recaller` says which
 lanes and deepeners there are. So a lane that lands in the product is in every bench, and in every ablation table. Only
-the loop is left out: `search` goes through a recall's stages one after the other in this thread.
+the loop is left out: a recall's stages follow one another in this thread.
 
 Row i of a pool is passage `ids[i]` of the store. Encodings are kept below `--work`, by the hash of what was encoded and
 the encoder's fingerprint; the store and the index are made anew each time, so that no old schema is ever measured.
@@ -11,7 +11,6 @@ the encoder's fingerprint; the store and the index are made anew each time, so t
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -22,21 +21,19 @@ from typing import Any, Self
 
 import numpy as np
 from house_encoders import Encoders
-from house_recall import PLAIN, Setting, recall_once
+from house_recall import PLAIN, Setting
+from pool_types import Ask, Pool, Row
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from recalld_daemon.index import open_index
+from recalld_daemon.index import open_catalogue, open_index
 from recalld_daemon.ingest.keeping import Keeping, Pass
 from recalld_daemon.ingest.ports import Space
 from recalld_daemon.memory import Memory
 from recalld_daemon.paths import home_under
-from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.query import query_of
+from recalld_daemon.recall.stages import Parts, recall_now
 from recalld_daemon.recall.types import Answer, Candidate, Passage, Query, View
 from recalld_daemon.watchers.tree import FileStat
 from recalld_daemon.worker_wire import Parsed, ParsedPassage
-from training.pools import Ask, Pool, Row
 
 BATCH = 256  # passages per batch of a parse, as in ingest.parse
 SEEN = View(scopes=None)
@@ -44,7 +41,7 @@ SEEN = View(scopes=None)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """rows: the pool's rows, best first; answer: the candidates behind them, in the same order; ms: from focus to it."""
+    """rows: the pool's rows, best first; answer: the candidates behind them, in their order; ms: from focus to it."""
 
     rows: list[int]
     answer: Answer
@@ -63,7 +60,7 @@ class House:
     pool: Pool
     encoders: Encoders
     memory: Memory
-    recaller: Recaller
+    parts: Parts
     ids: list[int]  # row -> passage
     row_of: dict[int, int]
     _scratch: tempfile.TemporaryDirectory[str] = field(repr=False)
@@ -95,7 +92,7 @@ def search(house: House, ask: Ask, setting: Setting = PLAIN, *, fresh: bool = Fa
     encoding = house.encoders.query(query.text, fresh)
     hidden = frozenset(house.ids[row] for row in ask.hidden)
     view = SEEN if ask.at is None else View(scopes=None, as_of=ask.at)
-    query, answer = recall_once(house.recaller, query, encoding, view, hidden, setting)
+    answer = recall_now(setting.of(house.parts), query, encoding, view, hidden)
     ms = (time.perf_counter() - began) * 1000
     return Found([house.row_of[c.passage] for c in answer.candidates if c.passage in house.row_of], answer, query, ms)
 
@@ -105,9 +102,10 @@ def open_house(pool: Pool, encoders: Encoders) -> House:
     scratch = tempfile.TemporaryDirectory(prefix="recalld-bench-")
     memory = Memory.open(_made(Path(scratch.name)))
     ids = _remember(pool, memory, encoders)
+    memory.catalogue = open_catalogue(memory.home.index / "catalogue", memory.reader)
     memory.index = open_index(memory.home.index, memory.reader, _space(memory, encoders).encoder)
-    recaller = _recaller(memory)
-    return House(pool, encoders, memory, recaller, ids, {id: row for row, id in enumerate(ids)}, scratch)
+    parts = _parts(memory)
+    return House(pool, encoders, memory, parts, ids, {id: row for row, id in enumerate(ids)}, scratch)
 
 
 def parsed(row: Row, start: int) -> ParsedPassage:
@@ -171,9 +169,9 @@ def _first_date(rows: Sequence[Row]) -> float:
     return min((row.written_at for row in rows if row.written_at is not None), default=0.0)
 
 
-def _recaller(memory: Memory) -> Recaller:
-    """The product's own lanes and deepeners; they are asked by `recall_once`, never by a worker."""
-    return memory.recaller(None, True)  # type: ignore[arg-type]
+def _parts(memory: Memory) -> Parts:
+    """The product's own lanes and deepeners; no worker stands behind them, since queries are encoded here."""
+    return memory.recaller(None, True).parts  # type: ignore[arg-type]
 
 
 def vectors_of(house: House) -> np.ndarray[Any, Any]:

@@ -1,8 +1,8 @@
 """The daemon's two encoders in this process, on one thread, and what they have encoded before.
 
 Queries are encoded by the live encoder, passages by the bulk one, which may be another runtime with vectors a little
-different; so it is here. Passages' encodings lie in one file per pool and fingerprint, by the hash that keys them in the
-store too.
+different; so it is here. Passages' encodings lie in one file per pool and fingerprint, by the hash that keys them in
+the store too.
 """
 
 from __future__ import annotations

@@ -1,54 +1,30 @@
-"""One recall without a loop, and what may be left out of it.
-
-This is the only file of the benches that knows how the cascade goes from lanes to an answer.
-"""
+"""What a recall in a house is made of, and what may be left out of it or put in: for ablations and for fitted parts."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import reduce
 
-from recalld_daemon.recall import fusion
-from recalld_daemon.recall.cascade import Recaller
-from recalld_daemon.recall.types import Answer, LaneHits, Query, QueryEncoding, View
+from recalld_daemon.recall.stages import Parts
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How to recall. without: names of lanes and of deepeners' stages that are left out; shares: how lanes are fused."""
+    """How to recall. without: names of lanes and stages that are left out; change: what is done to the rest."""
 
     name: str = "shipped"
     without: frozenset[str] = frozenset()
-    shares: fusion.Shares = fusion.weighted_score
+    change: Callable[[Parts], Parts] | None = None
+
+    def of(self, parts: Parts) -> Parts:
+        left = reduce(Parts.without, sorted(self.without), parts)
+        return left if self.change is None else self.change(left)
 
 
 PLAIN = Setting()
 
 
-def parts_of(recaller: Recaller) -> list[str]:
-    """What an ablation can leave out: lanes, then deepeners."""
-    return [*(lane.name for lane in recaller.lanes), *(deepener.stage for deepener in recaller.deepeners)]
-
-
-def recall_once(
-    recaller: Recaller, query: Query, encoding: QueryEncoding, view: View, hidden: frozenset[int], setting: Setting
-) -> tuple[Query, Answer]:
-    """The last answer of a recall that is given all the time it wants, and the query it went by.
-
-    hidden: passages that must not be found; lanes are asked for as many more.
-    """
-    began = time.perf_counter()
-    limit = fusion.LANE_LIMIT + len(hidden)
-    hits: dict[str, LaneHits] = {}
-    for lane in recaller.lanes:
-        if lane.name not in setting.without:
-            hits[lane.name] = lane.search(query, encoding if lane.needs_encoding else None, view, limit)
-    candidates = fusion.fuse(hits, hidden, setting.shares)
-    stage = "fused"
-    for deepener in recaller.deepeners:
-        if deepener.stage not in setting.without and candidates:
-            candidates = list(deepener.deepen(query, encoding, candidates))
-            stage = deepener.stage
-    done = partial(Answer, candidates=candidates, ms=(time.perf_counter() - began) * 1000)
-    return query, done(stage)  # type: ignore[arg-type]
+def names_of(parts: Parts) -> list[str]:
+    """What an ablation can leave out: lanes, spreading lanes, then deeper stages."""
+    return [part.name for part in (*parts.lanes, *parts.spreading, *parts.deepeners)]

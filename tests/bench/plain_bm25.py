@@ -1,4 +1,4 @@
-"""Plain BM25, the floor that every set of the benches is held against: k1 1.2, b 0.75, plural s stripped, nothing else."""
+"""Plain BM25, the floor that every set is held against: k1 1.2, b 0.75, plural s stripped, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 K1, B = 1.2, 0.75
 _WORD = re.compile(r"[a-z0-9]+")
+_PLURAL = re.compile(r"(?<=\w\w[^s])s\Z")
 
 
 def words(text: str) -> list[str]:
@@ -18,7 +19,7 @@ def words(text: str) -> list[str]:
     >>> words("The boss's tests, 2 classes")
     ['the', 'boss', 's', 'test', '2', 'classe']
     """
-    return [w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in _WORD.findall(text.lower())]
+    return [_PLURAL.sub("", word) for word in _WORD.findall(text.lower())]
 
 
 class PlainBM25:
