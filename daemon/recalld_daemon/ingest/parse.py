@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from recalld_daemon.extract.passages import extracted
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
@@ -77,7 +78,7 @@ def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
             yield Parsed(id=0, passages=[], problems=told, done=True, cursor=status.st_size)
             return
         dates = Dates(moment_of_name(path), status.st_mtime)
-        found = parse_document(file, encoding.codec, encoding.bom, dates, markdown=markdown)
+        found = extracted(parse_document(file, encoding.codec, encoding.bom, dates, markdown=markdown), path)
         batch = _Batches(told)
         yield from batch.fill(found)
         yield batch.last(cursor=status.st_size)
@@ -87,7 +88,7 @@ def _parse_transcript(path: str, cursor: int) -> Iterator[Parsed]:
     progress = Progress(cursor)
     with open(path, "rb") as file:
         batch = _Batches([])
-        for full in batch.fill(parse_transcript(file, progress)):
+        for full in batch.fill(extracted(parse_transcript(file, progress), path)):
             yield Parsed(
                 id=0, passages=full.passages, problems=full.problems, project=progress.project, append_only=True
             )

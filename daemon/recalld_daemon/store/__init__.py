@@ -1,5 +1,6 @@
 """SQLite: the only truth. One writer, many readers; the only room that imports sqlite3."""
 
+from recalld_daemon.extract.dates import spoken_date
 from recalld_daemon.store.errors import (
     NewerSchema,
     NoSuchRow,
@@ -23,7 +24,7 @@ from recalld_daemon.store.rows import (
     Source,
     VectorBatch,
 )
-from recalld_daemon.store.texts import content_hash, embedded_text, spoken_date, text_offset
+from recalld_daemon.store.texts import content_hash, embedded_text, text_offset
 from recalld_daemon.store.writer import Writer, open_writer
 
 __all__ = [

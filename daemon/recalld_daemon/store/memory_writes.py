@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recalld_daemon.extract.passages import extracted
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.source_writes import SourceWrites
 from recalld_daemon.store.texts import clean
@@ -19,7 +20,8 @@ class MemoryWrites(SourceWrites):
     ) -> tuple[str, list[int]]:  # fmt: skip
         """Keep a text; on return it is on disk for good. Returns its path and the ids an index must learn.
 
-        `passages`: the text cut up, start and end in bytes of its UTF-8; None: one passage, the whole of it. `at`:
+        `passages`: the text cut up, start and end in bytes of its UTF-8; None: one passage, the whole of it; either way
+        facts, subjects and times are extracted here (half a millisecond per passage). `at`:
         epoch seconds. A `key` seen before returns the path of then and no ids, whatever the text.
         """
         with self.transaction(durable=True):
@@ -38,6 +40,8 @@ class MemoryWrites(SourceWrites):
                 (number, source, key or None, title, text, at),
             )
             whole = ParsedPassage(start=0, end=size, text=text, codec="utf-8", heading=title, written_at=at)
-            ids = self.add_passages(source, [whole] if passages is None else passages)
+            given = [whole] if passages is None else passages
+            found = [item for item in extracted(given, path) if isinstance(item, ParsedPassage)]
+            ids = self.add_passages(source, found)
             self.finish_source(source, cursor=size, codec="utf-8")
         return path, ids

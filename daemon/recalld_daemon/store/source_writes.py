@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.errors import NoSuchRow, StoreError
+from recalld_daemon.store.extraction_writes import ExtractionWrites
 from recalld_daemon.store.rows import NO_STAT
 from recalld_daemon.store.texts import clean, content_hash, is_clean, moved_shown_path, path_words, searched_parts
-from recalld_daemon.store.transactions import Transactions
 from recalld_daemon.worker_wire import ParsedPassage
 
 INODE_BITS = 0x7FFF_FFFF_FFFF_FFFF  # SQLite's integers are signed
@@ -52,7 +52,7 @@ class _Pass:
     ordinal: int
 
 
-class SourceWrites(Transactions):
+class SourceWrites(ExtractionWrites):
     """The part of the writer that keeps sources and passages."""
 
     def scope_id(self, key: str) -> int:
@@ -86,7 +86,8 @@ class SourceWrites(Transactions):
         return source
 
     def add_passages(self, source: int, batch: Sequence[ParsedPassage]) -> list[int]:
-        """Add what was parsed, in file order; returns the ids an index must learn: new ones, or newly dated or scoped.
+        """Add what was parsed, in file order; returns the ids an index must learn: new ones, newly dated, scoped, or
+        extracted from.
 
         A passage already in the source (same text, heading, speaker and day, not yet seen in this pass) keeps its id;
         its date becomes the earlier one. Raises NoSuchRow when no pass is under way.
@@ -97,8 +98,9 @@ class SourceWrites(Transactions):
             self._run("UPDATE sources SET ordinals = ordinals + ? WHERE id = ?", (len(batch), source))
             new = [id for id, is_new in touched if is_new]
             self._run(_INDEX, (json.dumps(new),))
+            renewed = self._keep_extracted([id for id, _ in touched], batch)
             self._changed |= bool(batch)
-        return [id for id, is_new in touched if is_new is not None]
+        return [id for id, is_new in touched if is_new is not None or id in renewed]
 
     def finish_source(self, source: int, *, cursor: int, problems: int = 0, codec: str = "") -> list[int]:
         """End the pass; returns the ids of passages that are gone. An appending pass adds its `problems`."""
@@ -208,6 +210,7 @@ class SourceWrites(Transactions):
         """Remove passages, from the full-text index first: it must be given exactly what it once took."""
         if ids:
             self._run(_UNINDEX, (json.dumps(ids),))
+            self._drop_extracted(ids)
             self._run("DELETE FROM passages WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(ids),))
             self._changed = True
 

@@ -10,16 +10,12 @@ kept under the hash of exactly that text. Token offsets that an encoder reports 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import PurePath
 
+from recalld_daemon.extract.dates import spoken_date
 from recalld_daemon.recall.words import identifiers_of, parts_of
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
 HASH_BYTES = 16  # 128 bits: no collision to be feared below 2^60 passages
 PARTS_LIMIT = 2_000  # characters of identifier parts indexed per passage; a passage is about 100 tokens
 
@@ -40,22 +36,6 @@ def clean(text: str) -> str:
 def is_clean(text: str) -> bool:
     """Whether SQLite can keep a text as it is; a path that is not clean is never in the store."""
     return _UNFIT.search(text) is None
-
-
-def spoken_date(written_at: float | None) -> str:
-    """The day of a moment (epoch seconds) in UTC, as it is embedded and searched; "" for none, and for moments that
-    no calendar has. The epoch itself is no date: it stands for "always".
-
-    >>> spoken_date(1_683_458_900.0), spoken_date(None)
-    ('7 May 2023', '')
-    """
-    if not written_at:
-        return ""
-    try:
-        day = datetime.fromtimestamp(written_at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 def embedded_text(heading: str, speaker: str, text: str, written_at: float | None = None) -> str:

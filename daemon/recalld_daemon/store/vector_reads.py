@@ -17,16 +17,24 @@ _BATCH = """SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker, p.
     v.vector, v.tokens, v.starts, v.ends
     FROM passages p CROSS JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
 _ENCODED = "EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)"
+_PASSAGES = "passages p INDEXED BY passages_seen"
+_FACTS = "facts p"
 _PER_STATEMENT = 500
 
 
 class VectorReads(Reads):
     """The part of the reader that knows vectors."""
 
-    _frontiers: dict[tuple[int, int], tuple[int, int]]
+    _frontiers: dict[tuple[str, int, int], tuple[int, int]]
 
     def missing_vectors(self, encoder: int, snapshot: int, limit: int) -> list[tuple[bytes, str]]:
-        """(hash, embedded text) of passages that have no vectors yet, newest first, each hash once."""
+        """(hash, embedded text) of what has no vectors yet, each hash once: passages, then facts, then names of
+        subjects; the newest of each first.
+        """
+        passages = self._missing_passages(encoder, snapshot, limit)
+        return passages + self._missing_lines(encoder, snapshot, limit - len(passages))
+
+    def _missing_passages(self, encoder: int, snapshot: int, limit: int) -> list[tuple[bytes, str]]:
         found = self._missing(encoder, snapshot, limit)
         with self._pool.lend() as db:
             marks = ",".join("?" * len(found))
@@ -37,7 +45,7 @@ class VectorReads(Reads):
     def count_missing(self, encoder: int, snapshot: int) -> int:
         """How many passages have no vectors yet."""
         self._missing(encoder, snapshot, 1)  # moves the frontier, which makes the count cheap
-        low, high = self._frontiers[encoder, snapshot]
+        low, high = self._frontiers[_PASSAGES, encoder, snapshot]
         sql = f"SELECT count(*) FROM passages p INDEXED BY passages_seen WHERE {{ids}} AND NOT {_ENCODED}"
         below = self._all(sql.format(ids="p.id < ?"), (low, encoder, snapshot))
         above = self._all(sql.format(ids="p.id > ?"), (high, encoder, snapshot))
@@ -86,26 +94,39 @@ class VectorReads(Reads):
             marks=marks_of([row[3] for row in rows]),
         )
 
-    def _missing(self, encoder: int, snapshot: int, limit: int) -> dict[int, bytes]:
-        """id -> hash of the newest passages without vectors, at most `limit`.
+    def _missing_lines(self, encoder: int, snapshot: int, limit: int) -> list[tuple[bytes, str]]:
+        """Facts, then names of subjects that several passages share."""
+        if limit <= 0:
+            return []
+        found = self._missing(encoder, snapshot, limit, _FACTS)
+        marks = ",".join("?" * len(found))
+        rows = self._all(f"SELECT hash, text FROM facts WHERE id IN ({marks}) ORDER BY id DESC", list(found))
+        if len(found) < limit:
+            sql = f"""SELECT p.hash, p.name FROM subjects p WHERE p.shared = 1 AND NOT {_ENCODED}
+                ORDER BY p.id DESC LIMIT ?"""
+            rows += self._all(sql, (encoder, snapshot, limit - len(found)))
+        return list(dict(rows).items())
 
-        Between the calls a frontier is remembered: every passage with low <= id <= high has vectors. So a long backlog
-        is not walked again for each batch. It stays true, since ids are used once, and vectors go only with their last
-        passage or their snapshot; when two threads race, either one's is right.
+    def _missing(self, encoder: int, snapshot: int, limit: int, table: str = _PASSAGES) -> dict[int, bytes]:
+        """id -> hash of the newest rows (passages, facts) without vectors, at most `limit`.
+
+        Between the calls a frontier is remembered: every row with low <= id <= high has vectors. So a long backlog is
+        not walked again for each batch. It stays true, since ids are used once, and vectors go only with their last
+        row or their snapshot; when two threads race, either one's is right.
         """
-        sql = f"""SELECT p.id, p.hash FROM passages p INDEXED BY passages_seen
+        sql = f"""SELECT p.id, p.hash FROM {table}
             WHERE {{ids}} AND NOT {_ENCODED} ORDER BY p.id DESC LIMIT ?"""
         with self._pool.lend() as db:
             db.execute("BEGIN")
-            (newest,) = db.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()
-            low, high = self._frontiers.get((encoder, snapshot), (newest + 1, newest))
+            (newest,) = db.execute(f"SELECT coalesce(max(p.id), 0) FROM {table}").fetchone()
+            low, high = self._frontiers.get((table, encoder, snapshot), (newest + 1, newest))
             above = dict(db.execute(sql.format(ids="p.id > ?"), (high, encoder, snapshot, limit)).fetchall())
             rest = limit - len(above)
             below = dict(db.execute(sql.format(ids="p.id < ?"), (low, encoder, snapshot, rest)).fetchall())
             db.execute("COMMIT")
         if rest:
             low = max(below, default=-1) + 1
-        self._frontiers[encoder, snapshot] = (low, high if above else max(high, newest))
+        self._frontiers[table, encoder, snapshot] = (low, high if above else max(high, newest))
         return above | below
 
 

@@ -77,20 +77,27 @@ class VectorWrites(Transactions):
         """Keep the vectors of n embedded texts; returns the ids of the passages that have them now.
 
         vectors: (n, d) float16, unit length; tokens: n times int8 (T, t); starts, ends: n times uint16 (T,),
-        characters of the embedded text. Raises NoSuchRow for an unknown snapshot, ValueError for other shapes.
+        characters of the embedded text. Token vectors of facts and names, which nobody compares, are not kept. Raises
+        NoSuchRow for an unknown snapshot, ValueError for other shapes.
         """
         _check_shapes(self._widths(encoder), len(hashes), vectors, tokens, starts, ends)
         rows = vectors.astype("<f2", copy=False)
         with self.transaction():
+            marks = ",".join("?" * len(hashes))
+            lines = {
+                hash
+                for table in ("facts", "subjects")
+                for hash in self._column(f"SELECT hash FROM {table} WHERE hash IN ({marks})", hashes)
+            }
             self._db.executemany(
                 _PUT,
                 (
-                    (hash, encoder, snapshot, rows[n].tobytes(), starts[n], ends[n], tokens[n])
+                    (hash, encoder, snapshot, rows[n].tobytes())
+                    + ((b"", b"", b"") if hash in lines else (starts[n], ends[n], tokens[n]))
                     for n, hash in enumerate(hashes)
                 ),
             )
             self._changed |= bool(hashes)
-            marks = ",".join("?" * len(hashes))
             return self._column(f"SELECT id FROM passages WHERE hash IN ({marks})", hashes)
 
     def _widths(self, encoder: int) -> tuple[int, int]:

@@ -48,9 +48,11 @@ CREATE TABLE subjects (
   kind TEXT NOT NULL,                      -- person | project | path | symbol | tool | topic
   name TEXT NOT NULL,                      -- as it was first written
   key TEXT NOT NULL UNIQUE,                -- kind and folded name
-  hash BLOB NOT NULL                       -- of the name, as it is embedded
+  hash BLOB NOT NULL,                      -- of the name, as it is embedded
+  shared INTEGER NOT NULL DEFAULT 0        -- 1: two passages or more have had it; only then is its name embedded
 ) STRICT;
 CREATE INDEX subjects_hash ON subjects(hash);
+CREATE INDEX subjects_shared ON subjects(id) WHERE shared = 1;
 CREATE TABLE subject_aliases (
   alias TEXT NOT NULL,                     -- folded
   subject INTEGER NOT NULL REFERENCES subjects(id) ON DELETE CASCADE,
