@@ -12,7 +12,7 @@ import random
 from functools import cache
 
 from training.chats.asking import all_asks
-from training.chats.grammar import DATA, read_frames, read_lists, read_sections
+from training.chats.grammar import DATA, alternatives, read_frames, read_lists, read_sections, written
 from training.chats.people import two_people
 from training.chats.telling import Conversation, Grammar
 from training.pools import Pool
@@ -25,7 +25,10 @@ def grammar() -> Grammar:
     """All that is written in data/."""
     lists = read_lists(*sorted(DATA.glob("lists*.txt")))
     frames = read_frames(*sorted(DATA.glob("frames*.txt")))
-    return Grammar(lists, frames, read_sections(*sorted(DATA.glob("talk*.txt"))))
+    talk = read_sections(*sorted(DATA.glob("talk*.txt")))
+    pairs = [pair for _, line in written(DATA / "lexicon.txt") for pair in alternatives(line)]
+    lexicon = [(asked, told) for asked, _, told in (pair.partition(" > ") for pair in pairs)]
+    return Grammar(lists, frames, talk, lexicon)
 
 
 def chat_pools(conversations: int, seed: int) -> list[Pool]:

@@ -19,7 +19,39 @@ SHORT = {
     r"\bsee you\b": "cya", r"\boh my god\b": "omg", r"\bHaha\b": "lol", r"\bminutes\b": "mins", r"\bgreat\b": "gr8",
     r"\bbirthday\b": "bday", r"\bmonths\b": "mths", r"\bgot to\b": "gotta", r"\blast night\b": "last nite",
 }  # fmt: skip
-EMOJI = ["😂", "🤣", "😭", "🥲", "🙌", "🔥", "❤️", "😅", "🥰", "👀", "💀", "🎉", "😍", "🙈", "✨", "😴", "🤔", "👍", "😬", "🫠", "💪", "🤯", ":)", ";)", ":D", "xD", "<3", "!!", "lol", "haha", "lmao"]
+EMOJI = [
+    "😂",
+    "🤣",
+    "😭",
+    "🥲",
+    "🙌",
+    "🔥",
+    "❤️",
+    "😅",
+    "🥰",
+    "👀",
+    "💀",
+    "🎉",
+    "😍",
+    "🙈",
+    "✨",
+    "😴",
+    "🤔",
+    "👍",
+    "😬",
+    "🫠",
+    "💪",
+    "🤯",
+    ":)",
+    ";)",
+    ":D",
+    "xD",
+    "<3",
+    "!!",
+    "lol",
+    "haha",
+    "lmao",
+]
 
 
 def messy_lines(lines: list[Line], rng: random.Random) -> list[tuple[int, str, list[Line]]]:

@@ -29,6 +29,7 @@ class Grammar:
     lists: Fillers
     frames: list[Frame]
     talk: dict[str, tuple[str, ...]]
+    lexicon: list[tuple[str, str]]  # a questioner's words, and a teller's
 
 
 @dataclass(slots=True)
