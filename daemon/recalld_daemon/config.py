@@ -34,11 +34,13 @@ class Config:
     passage_prompt: str | None = None
     allow_download: bool = False
     token_dims: int = 64
+    cross_encoder: str = "none"
     bulk_threads: int = 1
     stale_after: int = 2
     max_snippets: int = 3
     threshold_shift: float = 0.0
     late_interaction: bool = True
+    cross_encoder_ms: float = 15.0
     inject: bool = True
     heartbeat_seconds: float = 5.0
     session_idle_seconds: float = 14_400.0
@@ -100,10 +102,14 @@ KEYS: tuple[Key, ...] = (
         "Let a model that is named, and not on this machine, be downloaded. Otherwise nothing ever asks the network."),
     Key("models", "token_dims", "token_dims", int, "dimensions",
         "Width of the token vectors that late interaction compares, one byte each.", between(16, 384)),
+    Key("models", "cross_encoder", "cross_encoder", str, "name or path",
+        'Reads the first passages together with the query: "none", or any sentence-transformers CrossEncoder.'),
     Key("models", "bulk_threads", "bulk_threads", int, "threads",
         "Threads of the low-priority process that indexes.", between(1, 64)),
     Key("recall", "late_interaction", "late_interaction", bool, "",
         "Re-rank the best 100 passages token by token. Off: fusion answers alone."),
+    Key("recall", "cross_encoder_ms", "cross_encoder_ms", float, "milliseconds",
+        "The cross-encoder scores as many of the best passages as it can in this time.", between(1, 10_000)),
     Key("recall", "threshold_shift", "threshold_shift", float, "log-odds",
         "Added to the gate's thresholds: above 0 speaks less, below 0 speaks more.", between(-5, 5)),
     Key("recall", "max_snippets", "max_snippets", int, "snippets",

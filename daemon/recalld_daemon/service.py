@@ -196,7 +196,8 @@ class Service:
         return ModelChoice(
             cache_dir=self._home.models, model=config.encoder, query_prompt=config.query_prompt,
             passage_prompt=config.passage_prompt, token_dims=config.token_dims,
-            allow_download=config.allow_download, bulk_threads=config.bulk_threads,
+            allow_download=config.allow_download, cross_encoder=config.cross_encoder,
+            bulk_threads=config.bulk_threads,
         )  # fmt: skip
 
     def _tcp(self) -> TcpBinding | None:
