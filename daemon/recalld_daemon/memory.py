@@ -19,17 +19,15 @@ from typing import TypeVar
 
 import trio
 
+from recalld_daemon.assembly import Wishes, parts_of
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
-from recalld_daemon.index import Catalogue, DenseLane, FaissIndex, agree_catalogue, open_catalogue, open_index
+from recalld_daemon.index import Catalogue, FaissIndex, agree_catalogue, open_catalogue, open_index
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.cascade import Recaller
-from recalld_daemon.recall.lanes.lexical import LexicalLane
-from recalld_daemon.recall.stages import Deepener, LateInteraction
-from recalld_daemon.recall.types import Lane, Query, View
-from recalld_daemon.store import lane as full_text
+from recalld_daemon.recall.types import Query, View
 from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.writer import Writer, open_writer
@@ -85,13 +83,9 @@ class Memory:
     def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
         """The cascade over what is open now."""
         if self._recaller is None:
-            words = None if self.catalogue is None else self.catalogue.words
-            lanes: list[Lane] = [LexicalLane(words, full_text.LexicalLane(self.reader))]
-            deepeners: list[Deepener] = []
-            if self.index is not None:
-                lanes.append(DenseLane(self.index))
-                deepeners += [LateInteraction(self.index)] if late_interaction else []
-            self._recaller = Recaller(live, lanes, deepeners)
+            wishes = Wishes(late_interaction=late_interaction)
+            parts = parts_of(self.reader, self.catalogue, self.index, wishes)
+            self._recaller = Recaller(live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints)
         return self._recaller
 
     async def kick(self, ids: Sequence[int]) -> None:

@@ -16,8 +16,13 @@ from recalld_daemon.recall.types import Candidate, Float32, LaneHits
 
 RRF_K = 60  # Cormack, Clarke, Büttcher 2009; the design's choice
 LANE_LIMIT = 100  # candidates per lane: what late interaction is affordable for
-LANE_WEIGHTS: Mapping[str, float] = {"dense": 1.0, "lexical": 0.7}  # best of .3 to 1 by tests/bench/gate.py
-OTHER_LANE_WEIGHT = 0.5
+LANE_WEIGHTS: Mapping[str, float] = {
+    "dense": 1.0,
+    "lexical": 0.7,  # best of .3 to 1 on notes, pages and sessions
+    "speaker": 0.3,  # the prototype's 0.15 of a cosine, on our scale
+    "neighbours": 0.5,  # the best heir inherits 0.3 of a score that reaches 1.7
+}
+OTHER_LANE_WEIGHT = 0.4  # facts, subjects, times, entities: they add, and never decide alone
 
 Shares = Callable[[str, LaneHits], Float32]  # (lane, hits) -> (n,) what each hit adds to its passage's score
 
