@@ -74,7 +74,7 @@ def singles(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
                 yield text, told.rows
         for answered in told.answers:
             templates = [ask for ask in answered.follow.asks if not ask.startswith("t:")]
-            if templates and rng.random() < 0.45 and (text := plain(talk, told, rng.choice(templates))):
+            if templates and rng.random() < 0.35 and (text := plain(talk, told, rng.choice(templates))):
                 yield text, answered.rows
 
 
@@ -90,7 +90,7 @@ def temporals(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
                 yield text, answered.rows
         if not told.dated or not told.frame["v"]:
             continue
-        done = rng.choice(told.frame["v"])
+        done = rng.choice([*told.frame["v"], told.frame["v"][0]])  # the first is nearest to what was said
         if like(talk, told, done):
             continue
         way = "when.future" if told.frame.tense == "future" else "when.past"
@@ -153,6 +153,21 @@ def multis(talk: Conversation) -> Iterator[Made]:
         if shared and all(both) and len(both[0] + both[1]) <= 6:
             yield named(talk, rng.choice(shared), rng.randrange(2)), both[0] + both[1]
     yield from firsts(talk)
+    yield from agains(talk)
+
+
+def agains(talk: Conversation) -> Iterator[Made]:
+    """A question that several things answer which one person told in one frame: all of them are gold."""
+    seen: set[tuple[int, str]] = set()
+    for told in talk.told:
+        key = (told.teller, told.frame.name)
+        templates = [text for text in told.frame["q"] if len(like(talk, told, text)) in (1, 2)]
+        if key not in seen and templates:
+            seen.add(key)
+            template = talk.rng.choice(templates)
+            gold = [row for one in [told, *like(talk, told, template)] for row in one.rows]
+            if len(gold) <= 6:
+                yield told.voice.say(template, "their"), gold
 
 
 def of_tag(talk: Conversation, tag: str, teller: int) -> list[Told]:

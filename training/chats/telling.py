@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from training.chats import calendar
-from training.chats.grammar import Fillers, FollowUp, Frame, Voice
+from training.chats.grammar import Fillers, FollowUp, Frame, Voice, unaddressed
 from training.chats.messy import messy_lines
 from training.chats.people import Person, voice
 from training.pools import Row
 
 TURNS_PER_LINE = {False: 0.68, True: 1.35}  # measured: lines are merged into turns, or cut into messages
+NAMED = 0.4  # of the turns that might call the other by name do
 LONGEST_TURN = 48  # words; what one says in a row is one turn up to here
 
 
@@ -99,7 +100,7 @@ class Conversation:
             teller = 1 - teller if self.rng.random() < 0.7 else self.rng.randrange(2)
             if self.rng.random() < 0.3:
                 self.small_talk(1 - teller)
-            if self.rng.random() < 0.3:
+            if self.rng.random() < 0.2:
                 self.recap(1 - teller)
             self.exchange(teller)
         if self.rng.random() < 0.85:
@@ -108,10 +109,14 @@ class Conversation:
     def generic(self, section: str, speaker: int, **fixed: str) -> str:
         words = voice(self.rng, self.grammar.lists, self.people[speaker], self.people[1 - speaker])
         words.bound |= {name: (text,) for name, text in fixed.items()}
-        return words.say(self.fresh(self.grammar.talk[section]))
+        return words.say(self.called(self.fresh(self.grammar.talk[section])))
 
     def say(self, speaker: int, text: str, mark: list[int] | None = None) -> None:
         self.lines.append(Line(speaker, text, mark))
+
+    def called(self, template: str) -> str:
+        """What one says to the other, mostly without the name."""
+        return template if self.rng.random() < NAMED else unaddressed(template)
 
     def fresh(self, templates: Sequence[str]) -> str:
         """One of those that were heard least often in this conversation."""
@@ -152,6 +157,8 @@ class Conversation:
         self.say(asker, self.generic("recap" + mood, asker, gist=gist, ago=ago))
         later = [told.voice.say(text) for text in told.frame["u"]] or [self.generic("recap.back" + mood, teller)]
         self.say(teller, self.rng.choice(later))
+        if self.rng.random() < 0.6:
+            self.say(asker, self.generic("react" + mood, asker))
 
     def next_frame(self, teller: int) -> Frame:
         """A frame of the teller's own topics that is not used up."""
@@ -207,7 +214,7 @@ class Conversation:
         mood = ".sad" if told.frame.sad else ""
         heard = told.frame["e"] and rng.random() < 0.85
         self.say(
-            other, told.voice.say(self.fresh(told.frame["e"]), "your") if heard else self.generic("react" + mood, other)
+            other, told.voice.say(self.called(self.fresh(told.frame["e"])), "your") if heard else self.generic("react" + mood, other)
         )
         number = rng.choices((0, 1, 2), (15, 50, 35))[0]
         for follow in rng.sample(told.frame.follow, min(number, len(told.frame.follow))):
