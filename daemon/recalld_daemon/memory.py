@@ -27,9 +27,12 @@ from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.cascade import Recaller
-from recalld_daemon.recall.types import Query, View
+from recalld_daemon.recall.cross import CrossEncoding, from_thread
+from recalld_daemon.recall.stages import Deepener
+from recalld_daemon.recall.types import Passage, Query, View
 from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
 from recalld_daemon.store.reader import Reader, open_reader
+from recalld_daemon.store.texts import embedded_text
 from recalld_daemon.store.writer import Writer, open_writer
 from recalld_daemon.worker_wire import Loaded
 from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
@@ -63,6 +66,7 @@ class Memory:
     ingest: Ingest | None = None
     backlog: int = 0  # passages without vectors, as last counted
     opening: str = ""  # what the index is doing before it is open
+    cross_seconds: float = 0.0  # what the cross-encoder may take; 0: there is none
     _recaller: Recaller | None = None
     _indexed: trio.Event = field(default_factory=trio.Event)  # a file brought passages, of a new scope perhaps
 
@@ -83,10 +87,16 @@ class Memory:
     def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
         """The cascade over what is open now."""
         if self._recaller is None:
-            wishes = Wishes(late_interaction=late_interaction)
+            wishes = Wishes(late_interaction=late_interaction, cross=self._cross(live))
             parts = parts_of(self.reader, self.catalogue, self.index, wishes)
             self._recaller = Recaller(live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints)
         return self._recaller
+
+    def _cross(self, live: LiveWorker) -> Deepener | None:
+        """The cross-encoder's stage, where one is configured and the worker could load it."""
+        if not self.cross_seconds or not live.has_cross_encoder:
+            return None
+        return CrossEncoding(from_thread(live), self.reader, _as_embedded, self.cross_seconds)
 
     async def kick(self, ids: Sequence[int]) -> None:
         """There are passages that ingest did not bring itself; on return they are found by their words."""
@@ -107,6 +117,7 @@ class Memory:
         rescoped: Callable[[], None],
     ) -> None:
         """Index and follow the files, open the index when the encoder is known, save it now and then."""
+        self.cross_seconds = 0.0 if config.cross_encoder == "none" else config.cross_encoder_ms / 1000.0
         self.ingest = Ingest(
             roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
             report=self._watching(feed), gate=self.write_ahead.after(gate),
@@ -264,6 +275,11 @@ class Memory:
         files = f"files {topic['files_done']}/{topic['files_total']}"
         waiting = f", {self.backlog} passages to embed" if topic["state"] == "embedding" else ""
         return f"{model}; {topic['state']}; {files}{waiting}"
+
+
+def _as_embedded(passage: Passage) -> str:
+    """What the cross-encoder reads of a passage."""
+    return embedded_text(passage.heading, passage.speaker, passage.text, passage.written_at)
 
 
 def roots_of(config: Config, transcripts: Path) -> list[Root]:
