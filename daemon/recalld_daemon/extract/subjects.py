@@ -48,9 +48,10 @@ _TOOLS = word_set(
 )
 _NO_NAMES = word_set(
     """i i'm i've i'll i'd january february march april may june july august september october november december monday
-    tuesday wednesday thursday friday saturday sunday english ok okay hi hello hey yes no thanks thank wow oh god lord yesterday today tomorrow tonight
-    christmas halloween easter thanksgiving congrats happy merry the a an and but so then also however note todo see"""
-)  # fmt: skip
+    tuesday wednesday thursday friday saturday sunday english ok okay hi hello hey yes no thanks thank wow oh god lord
+    yesterday today tomorrow tonight christmas halloween easter thanksgiving congrats happy merry the a an and but so
+    then also however note todo see"""
+)
 
 
 class RuleSubjects:
