@@ -42,7 +42,7 @@ class Forest:
         """(n,) of features (n, f), finite; higher is better."""
         failed = features[:, self.feature] > self.threshold  # (n, T * N)
         trees, nodes = self.keep.shape
-        left = np.where(failed.reshape(-1, trees, nodes), self.keep, np.uint16(_ALL))
+        left = np.where(failed.reshape(len(features), trees, nodes), self.keep, np.uint16(_ALL))
         leaves = _LOWEST[np.bitwise_and.reduce(left, axis=2)]  # (n, T)
         return cast("Float32", self.value[np.arange(trees), leaves].sum(axis=1))
 
