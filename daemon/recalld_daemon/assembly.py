@@ -7,18 +7,19 @@ index is open there are words alone; before the catalogue is, the store's full-t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recalld_daemon.index import Catalogue, DenseLane, FaissIndex
 from recalld_daemon.ranking.forest import Forest, ForestError
 from recalld_daemon.ranking.ranker import Ranking, shipped
 from recalld_daemon.ranking.sheet import Gatherer
+from recalld_daemon.recall.hints import HintReader
 from recalld_daemon.recall.lanes.lexical import LexicalLane
 from recalld_daemon.recall.lanes.neighbours import NeighbourLane
 from recalld_daemon.recall.lanes.speakers import SpeakerLane
 from recalld_daemon.recall.stages import Deepener, LateInteraction, Parts
-from recalld_daemon.recall.types import Hints, Lane, Query, Scorer, SpreadingLane, View
+from recalld_daemon.recall.types import Lane, Scorer, SpreadingLane
 from recalld_daemon.store import Reader
 from recalld_daemon.store import lane as full_text
 
@@ -32,7 +33,8 @@ class Wishes:
     late_interaction: bool = True
     ranker: bool = True
     cross: Deepener | None = None
-    hints: Callable[[Query, View], Hints] | None = None
+    user_names: tuple[str, ...] = ()
+    agent_names: tuple[str, ...] = ()
 
 
 def parts_of(reader: Reader, catalogue: Catalogue | None, index: FaissIndex | None, wishes: Wishes) -> Parts:
@@ -44,14 +46,16 @@ def parts_of(reader: Reader, catalogue: Catalogue | None, index: FaissIndex | No
         lanes.append(DenseLane(index))
         deepeners += [LateInteraction(index)] if wishes.late_interaction else []
     spreading: list[SpreadingLane] = []
+    hints = None
     if catalogue is not None:
+        hints = HintReader(catalogue.cards, user_names=wishes.user_names, agent_names=wishes.agent_names)
         spreading = [SpeakerLane(catalogue.cards), NeighbourLane(catalogue.cards)]
         forest = _forest() if wishes.ranker and index is not None else None
         if forest is not None:
             deepeners.append(Ranking(gatherer_of(lanes, catalogue), forest))
     if wishes.cross is not None:
         deepeners.append(wishes.cross)
-    return Parts(lanes, deepeners, spreading, wishes.hints)
+    return Parts(lanes, deepeners, spreading, hints)
 
 
 def gatherer_of(lanes: Sequence[Lane], catalogue: Catalogue) -> Gatherer:
