@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from recalld_daemon.recall.stages import Parts
+from recalld_daemon.ranking.ranker import Ranking
+from recalld_daemon.recall.stages import Deepener, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,15 @@ class Setting:
 
     def of(self, parts: Parts) -> Parts:
         left = reduce(Parts.without, sorted(self.without), parts)
+        left = replace(left, deepeners=[self._without_scorers(deepener) for deepener in left.deepeners])
         return left if self.change is None else self.change(left)
+
+    def _without_scorers(self, deepener: Deepener) -> Deepener:
+        """A ranker asks lanes for scores, too: not those that are left out."""
+        if not isinstance(deepener, Ranking):
+            return deepener
+        scorers = [scorer for scorer in deepener.gatherer.scorers if scorer.name not in self.without]
+        return replace(deepener, gatherer=replace(deepener.gatherer, scorers=scorers))
 
 
 PLAIN = Setting()

@@ -51,11 +51,10 @@ def dismiss(courts: Iterable[Court]) -> None:
 def judge(courts: Sequence[Court], setting: Setting | Callable[[Court], Setting] = PLAIN) -> list[Scored]:
     """All questions that have an answer, in order. setting: one for all, or one for each pool (a fold's)."""
     began, found = time.monotonic(), []
-    name = setting.name if isinstance(setting, Setting) else "each its own"
     for court in courts:
         own = setting if isinstance(setting, Setting) else setting(court)
         found += [scored for _, scored in _scored(court, own)]
-    tell(f"{name}: {len(found)} questions in {time.monotonic() - began:.0f} s")
+    tell(f"{own.name}: {len(found)} questions in {time.monotonic() - began:.0f} s")
     return found
 
 

@@ -80,8 +80,8 @@ def _adapted(
         others = convene([pool for pool in locomo(options.train_on) if pool.pool.name not in names], encoders)
         if not others:
             raise SystemExit(f"{options.train_on} holds no conversation that --data does not hold: nothing to fit on")
-        return lambda setting: judge(courts, house_adapt.fitted(others, setting))
-    return lambda setting: judge(courts, house_adapt.cross_fitted(courts, setting))
+        return lambda setting: judge(courts, house_adapt.adapted_to(others, setting))
+    return lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
 
 
 def report(scores: Scores, dropped: dict[str, Scores]) -> dict[str, Any]:
