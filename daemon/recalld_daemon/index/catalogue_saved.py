@@ -15,8 +15,9 @@ from recalld_daemon.index.cards import CARD, CardTable
 from recalld_daemon.index.saved import checksum, sync_directory, write_synced
 from recalld_daemon.index.words import WordIndex
 from recalld_daemon.index.words_segment import ROW, Segment
+from recalld_daemon.index.words_terms import RECIPE
 
-FORMAT = 1  # another kind of bytes, other terms, or other traits: counted up, and the catalogue is built anew
+FORMAT = 1  # another kind of bytes, other weights or other traits: counted up, and the catalogue is built anew
 MANIFEST = "manifest.json"
 SPEAKERS = "speakers.json"
 COLUMNS = {
@@ -32,6 +33,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """checksums: file name within the state's directory -> blake2b-16, hex."""
 
     format: int
+    recipe: str  # of the terms
     number: int
     checksums: dict[str, str]
 
@@ -48,7 +50,9 @@ def write_saved(directory: Path, number: int, words: WordIndex, cards: CardTable
         write_synced(temporary / name, data)
     sync_directory(temporary)
     temporary.rename(final)
-    manifest = Manifest(format=FORMAT, number=number, checksums={name: checksum(data) for name, data in files.items()})
+    manifest = Manifest(
+        format=FORMAT, recipe=RECIPE, number=number, checksums={name: checksum(data) for name, data in files.items()}
+    )
     write_synced(directory / f"{MANIFEST}.tmp", msgspec.json.encode(manifest))
     (directory / f"{MANIFEST}.tmp").rename(directory / MANIFEST)
     sync_directory(directory)
@@ -94,8 +98,8 @@ def _files(words: WordIndex, cards: CardTable) -> dict[str, bytes]:
 
 
 def _take(state: Path, manifest: Manifest, words: WordIndex, cards: CardTable) -> str:
-    if manifest.format != FORMAT:
-        return f"it is of format {manifest.format}, not {FORMAT}"
+    if (manifest.format, manifest.recipe) != (FORMAT, RECIPE):
+        return f"it is of format {manifest.format} ({manifest.recipe}), not {FORMAT} ({RECIPE})"
     try:
         files = {name: (state / name).read_bytes() for name in manifest.checksums}
     except OSError as error:

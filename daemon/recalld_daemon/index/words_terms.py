@@ -3,25 +3,33 @@
 A term is a 64-bit hash, so a vocabulary is an array and never a table of strings; two of a million words share one with
 a chance of 1 in 40 million. Diacritics are folded, stop words left out, words stemmed, identifiers with underscores
 kept whole beside their words, and scripts that write no spaces between words are cut into overlapping pairs of letters,
-so that a part of a compound finds it. Terms of a field are repeated as often as they stand there; a passage's length is
-their weighted number.
+so that a part of a compound finds it.
+
+Words are stemmed by Snowball's English stemmer (PyStemmer: maintained, in C, 1 us a word; snowballstemmer, its Python
+twin, takes 20, which a query can't afford). Measured with BM25 alone, R@10 / MRR for no stemming, plural s, Snowball:
+LoCoMo dev .586/.446, .595/.453, .635/.485 (n 883); REALTALK dev .570/.456, .593/.481, .602/.507 (144); til .908/.765,
+.919/.775, .925/.795 (2,266); entire sessions .709/.515, .685/.530, .695/.518 (369). Words of other languages lose an
+ending now and then, on both sides alike.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import chain
 
 import numpy as np
+import Stemmer
 from numpy.typing import NDArray
 
-from recalld_daemon.recall.words import STOP_WORDS, stem, words_of
+from recalld_daemon.recall.words import STOP_WORDS, words_of
 
 UInt64 = NDArray[np.uint64]
 
+RECIPE = f"1 snowball-{Stemmer.version()}"  # terms made by another recipe never meet these: counted up with each change
 CACHED_WORDS = 30_000  # distinct words remembered with their terms: 6 MB
 WORD_LETTERS = 64  # of a longer word the rest is noise: a hash, a key, an encoded blob
 
@@ -42,6 +50,8 @@ class _Terms(dict[str, tuple[int, ...]]):
 
 
 _terms = _Terms()
+_stemmer = Stemmer.Stemmer("english", 0)
+_stemming = threading.Lock()  # a stemmer is not to be used by two threads at once
 
 
 def terms_in(text: str) -> list[int]:
@@ -76,6 +86,16 @@ def forms_of(word: str) -> Sequence[str]:
         found += [letters[n : n + 2] for n in range(max(1, len(letters) - 1))]
         at = run.end()
     return [*found, stem(word[at:])] if at < len(word) else found
+
+
+def stem(word: str) -> str:
+    """A lower-cased word without its ending and without a possessive s.
+
+    >>> stem("painting"), stem("paints"), stem("ada's")
+    ('paint', 'paint', 'ada')
+    """
+    with _stemming:
+        return str(_stemmer.stemWord(word.removesuffix("'s")))
 
 
 def fold(text: str) -> str:
