@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ def fit(model: TunedModel, courses: Sequence[Course], recipe: Recipe, log: Log) 
     rng = random.Random(recipe.seed)
     begin = time.monotonic()
     steps = list(_batches(courses, recipe, rng))
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in model.learned() if p is not model.projection], "lr": recipe.rate},
         {"params": [model.projection], "lr": recipe.projection_rate},
     ]
@@ -133,9 +134,7 @@ def encode(model: TunedModel, texts: Sequence[TokenizedText]) -> tuple[Tensor, T
     return torch.cat(pooled)[back], torch.cat(wide)[back], torch.cat(wide_kept)[back]
 
 
-def _batches(
-    courses: Sequence[Course], recipe: Recipe, rng: random.Random
-) -> list[tuple[list[Course], list[Lesson]]]:
+def _batches(courses: Sequence[Course], recipe: Recipe, rng: random.Random) -> list[tuple[list[Course], list[Lesson]]]:
     """All steps of the run, in a random order within each epoch; the last epoch may be a part of one."""
     sets: dict[str, list[Course]] = defaultdict(list)
     for course in courses:

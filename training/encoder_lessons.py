@@ -16,18 +16,21 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import scipy.sparse
+import scipy.sparse  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from recalld_daemon.models import projection
 from recalld_daemon.models.forward import hidden_states
 from recalld_daemon.models.runtimes.torch_model import TorchModel
+from recalld_daemon.models.sample import sample_texts
 from recalld_daemon.models.tokens import TextTokenizer, TokenizedText
 from recalld_daemon.recall.types import Float32, Int64
 from recalld_daemon.recall.words import words_of
 from recalld_daemon.store.texts import embedded_text
 from training.pools import Pool, Row
 
+TOKEN_DIMS = 64  # what the index keeps
 NEAR_GOLD = 0.95  # the issue's rule
 MINED = 12  # hard negatives kept of each of the two rankings
 FEW = 3  # answers kept of one that is a stretch of many passages
@@ -39,7 +42,7 @@ COMPLETE = ("chat", "agents")  # sets whose labels are complete
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """query: index of the course's queries; gold: rows to be found; known: rows that are no negatives; near: those mined."""
+    """query: its place in the course; gold: rows to be found; known: rows that are no negatives; near: those mined."""
 
     query: int
     gold: Int64
@@ -76,18 +79,27 @@ class Reader:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.passages = TextTokenizer(tokenizer, "", PASSAGE_TOKENS, max_tokens)
 
-    def course(self, pool: Pool) -> Course:
-        """Tokenise, encode with the frozen encoder, and mine."""
+    def course(self, pool: Pool, *, complete: bool | None = None) -> Course:
+        """Tokenise, encode with the frozen encoder, and mine. complete: see `COMPLETE`; None: by the set's name."""
         texts = [passage_text(row) for row in pool.rows]
         asked = [ask.focus.user_text for ask in pool.asks]
         passages, queries = self.passages(texts), self.queries(asked)
         rows, wanted = self._vectors(passages), self._vectors(queries)
-        lessons = _lessons(pool, wanted @ rows.T, bm25(texts, asked)) if asked else []
+        complete = set_of(pool.name) in COMPLETE if complete is None else complete
+        lessons = _lessons(pool, wanted @ rows.T, bm25(texts, asked), complete=complete) if asked else []
         return Course(pool.name, passages, queries, rows.astype(np.float16), wanted.astype(np.float16), lessons)
 
     def _vectors(self, texts: list[TokenizedText]) -> Float32:
         states = hidden_states(self.frozen, texts, "mean")
         return np.array([vector for vector, _ in states], dtype=np.float32).reshape(len(texts), -1)
+
+
+def initial_projection(reader: Reader) -> Float32:
+    """(d, 64): the one that the frozen encoder would get, fitted on the daemon's own sample."""
+    texts = reader.passages(sample_texts())
+    states = hidden_states(reader.frozen, texts, "mean")
+    rows = np.concatenate([tokens[text.kept] for text, (_, tokens) in zip(texts, states, strict=True)])
+    return projection.fit(rows, TOKEN_DIMS).matrix
 
 
 def passage_text(row: Row) -> str:
@@ -122,8 +134,7 @@ def bm25(texts: Sequence[str], queries: Sequence[str], k1: float = 1.2, b: float
     return cast(Float32, (asked[:, : counts.shape[1]] @ counts.T).toarray().astype(np.float32))
 
 
-def _lessons(pool: Pool, dense: Float32, lexical: Float32) -> list[Lesson]:
-    complete = set_of(pool.name) in COMPLETE
+def _lessons(pool: Pool, dense: Float32, lexical: Float32, *, complete: bool) -> list[Lesson]:
     lessons = []
     for number, ask in enumerate(pool.asks):
         if not ask.gold:

@@ -1,8 +1,8 @@
 """The encoder while it is tuned: frozen MiniLM, low-rank corrections on its linear layers, a learned token projection.
 
-A linear layer W becomes W + up @ down with down (r, in) and up (out, r), up zero at birth, so that the first step starts
-from the frozen encoder (LoRA, arXiv 2106.09685; its scale alpha / r is 1 here, the learning rate does that work). What
-is learned leaves as `Tuning`, a few MB that the daemon adds to the packaged weights once (`recalld_daemon.models.tuned`).
+A linear layer W becomes W + up @ down with down (r, in) and up (out, r), up zero at birth, so that the first step
+starts from the frozen encoder (LoRA, arXiv 2106.09685; its scale alpha / r is 1 here, the learning rate does that
+work). What is learned leaves as a `Tuning` of a few MB that the daemon adds to the packaged weights once.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class TunedModel(nn.Module):
 
 def unit(x: Tensor) -> Tensor:
     """Each last-axis row at length 1."""
-    return x / x.norm(dim=-1, keepdim=True).clamp_min(TINY)
+    length: Tensor = x.norm(dim=-1, keepdim=True)
+    return x / length.clamp_min(TINY)
 
 
 def tensors(texts: list[TokenizedText]) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,9 +15,9 @@ FAR = -1e4  # the logit of what is left out
 
 
 def max_sims(queries: Tensor, of_queries: Tensor, passages: Tensor, of_passages: Tensor) -> Tensor:
-    """(B, P): the mean over a query's kept tokens of the best match among a passage's kept ones, as `recall.late` has it.
+    """(B, P): the mean over a query's kept tokens of the best match among a passage's, as in `recall.late`.
 
-    queries (B, Tq, t) and passages (P, Tp, t) are unit rows; of_queries (B, Tq) and of_passages (P, Tp) say what is kept.
+    queries (B, Tq, t), passages (P, Tp, t): unit rows; of_queries (B, Tq), of_passages (P, Tp): which are kept.
 
     >>> e = torch.eye(3)
     >>> yes = torch.ones(1, 2, dtype=torch.bool)
@@ -45,6 +45,6 @@ def info_nce(scores: Tensor, gold: Tensor, left_out: Tensor, temperature: float)
 
 
 def drift(scores: Tensor, before: Tensor, temperature: float) -> Tensor:
-    """How far each query's distribution over the batch's passages moved from the frozen encoder's; 0 where it did not."""
+    """How far each query's distribution over the batch's passages moved from the frozen encoder's; 0: not at all."""
     right = softmax(before / temperature, dim=1)
     return kl_div(log_softmax(scores / temperature, dim=1), right, reduction="batchmean")

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from recalld_daemon.store.texts import embedded_text
 from training.pools import Ask, Pool, Row, user
 
 LICENCES = {
@@ -115,8 +116,8 @@ def entire_pool(data: Path) -> Pool:
 def qmsum_pools(data: Path, splits: tuple[str, ...] = ("train", "val", "test")) -> list[Pool]:
     """One pool a meeting: its turns of MEETING_WORDS words or more; asked by question and by topic. Group: the meeting.
 
-    An answer is a stretch of many turns; where the question names one of the meeting's speakers, only their turns in it.
-    The data has no dates: each meeting is given one, a week apart, so that turns look as messages do.
+    An answer is a stretch of many turns; where the question names one of the speakers, only theirs in it. The data
+    has no dates: each meeting is given one, a week apart, so that turns look as messages do.
     """
     found = []
     for number, meeting in enumerate(lines(data / "ir/qmsum.jsonl.xz")):
@@ -142,10 +143,15 @@ def qmsum_pools(data: Path, splits: tuple[str, ...] = ("train", "val", "test")) 
 
 def unrepeated(pool: Pool) -> Pool:
     """Each text once: a store keeps one passage of those that say the very same. Answers move to the first of them."""
-    first: dict[tuple[str, str, str], int] = {}
-    keys = [(row.text, row.speaker, row.heading) for row in pool.rows]
-    rows = [row for key, row in zip(keys, pool.rows, strict=True) if first.setdefault(key, len(first)) == len(first) - 1]
-    return pool if len(first) == len(pool.rows) else _moved(pool, rows, [first[key] for key in keys])
+    first: dict[str, int] = {}
+    rows, now = list[Row](), []
+    for row in pool.rows:
+        key = embedded_text(row.heading, row.speaker, row.text, row.written_at)
+        if key not in first:
+            first[key] = len(rows)
+            rows.append(row)
+        now.append(first[key])
+    return pool if len(rows) == len(pool.rows) else _moved(pool, rows, now)
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -41,12 +41,13 @@ def lowest_cosine(mine: np.ndarray, right: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def right() -> np.ndarray:
+def right(model_cache: Path) -> np.ndarray:
     """What sentence-transformers says of TEXTS, in fp32."""
     import small_models
-    from recalld_daemon.models.files import find_folder
+    from recalld_daemon.models.files import open_files
 
-    return small_models.encode(find_folder("default", allow_download=False), TEXTS, as_query=False)
+    folder = open_files("default", model_cache, allow_download=False).folder
+    return small_models.encode(folder, TEXTS, as_query=False)
 
 
 def test_fp32_is_what_sentence_transformers_says(model_cache: Path, tmp_path: Path, right: np.ndarray) -> None:

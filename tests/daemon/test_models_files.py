@@ -41,7 +41,7 @@ def opened(folder: Path, cache: Path) -> ModelFiles:
 
 def test_the_packaged_model(tmp_path: Path) -> None:
     files = open_files("default", tmp_path, allow_download=False)
-    assert (files.name, files.plain, files.pooling, files.max_tokens) == ("all-MiniLM-L6-v2", True, "mean", 256)
+    assert (files.name, files.plain, files.pooling, files.max_tokens) == ("all-MiniLM-L6-v2+late", True, "mean", 256)
     assert (files.query_prompt(), files.passage_prompt()) == ("", "")
     assert len(files.weights) == 16
 

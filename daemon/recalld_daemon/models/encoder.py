@@ -39,7 +39,7 @@ class EncoderSettings:
     """What the user configured. Prompts: None means the model's own, "" means none."""
 
     cache_dir: Path
-    model: str = "default"  # "default", a sentence-transformers name, or a path
+    model: str = "default"  # "default", "minilm", a sentence-transformers name, or a path
     query_prompt: str | None = None
     passage_prompt: str | None = None
     token_dims: int = 64

