@@ -47,7 +47,7 @@ def til(root: Path) -> Judged:
 def bukzor(root: Path) -> Judged:
     """Agents' session notes, asked by the subjects of the commits that brought them."""
     vault = _existing(root / "vault")
-    names = sorted(str(path.relative_to(vault)) for path in vault.rglob("*.md") if path.name != "CLAUDE.md")
+    names = sorted(str(path.relative_to(vault)) for path in vault.rglob("*.md") if path.parent != vault)
     judged = _documents("bukzor", vault, names)
     owned = _owned(judged)
     for row in lines(root / "labels_commit.jsonl"):
@@ -127,26 +127,32 @@ def locomo_plus(root: Path) -> Judged:
     return judged
 
 
-SETS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "entire": ("real/entire_cli", entire),
-    "til": ("real/til_jbranchaud", til),
-    "bukzor": ("real/session_kb_bukzor", bukzor),
-    "beam": ("beam_dev", beam),
-    "realtalk": ("realtalk_dev", realtalk_pools),
-    "locomo_plus": ("locomo_plus_dev", locomo_plus),
-}
+MARKS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "entire": ("commit_to_session.jsonl", entire),
+    "til": ("labels_title.jsonl", til),
+    "bukzor": ("labels_commit.jsonl", bukzor),
+    "beam": ("beam*_labels.jsonl*", beam),
+    "realtalk": ("Chat_*.json", realtalk_pools),
+    "locomo_plus": ("cues.jsonl", locomo_plus),
+}  # kind of set -> the file by which its directory is known, and how it is read
 
 
 def load(data: Path, wanted: Sequence[str]) -> Iterator[tuple[str, list[Judged]]]:
-    """The sets that --data holds, in the order of SETS. Raises DataMissing when it holds none of those wanted."""
-    there = {name: (data / place, load) for name, (place, load) in SETS.items() if name in wanted}
-    there = {name: (path, load) for name, (path, load) in there.items() if path.is_dir()}
-    if not there:
-        places = ", ".join(SETS[name][0] for name in wanted)
-        raise DataMissing(f"{data}: none of {places} is in it: give --data the directory that holds them")
-    for name, (path, load) in there.items():
-        found = load(path)
-        yield name, found if isinstance(found, list) else [found]
+    """The sets below --data, wherever they lie, in the order of MARKS. Raises DataMissing when there is none at all."""
+    found = False
+    for name in wanted:
+        mark, read = MARKS[name]
+        pools: list[Judged] = []
+        for root in sorted({path.parent for path in data.rglob(mark)}):
+            if name != "bukzor" or not (root / MARKS["til"][0]).exists():
+                read_here = read(root)
+                pools += read_here if isinstance(read_here, list) else [read_here]
+        if pools:
+            found = True
+            yield name, pools
+    if not found:
+        marks = ", ".join(MARKS[name][0] for name in wanted)
+        raise DataMissing(f"{data}: there is none of {marks} below it: give --data the directory that holds the sets")
 
 
 def _documents(name: str, vault: Path, names: Iterable[str]) -> Judged:

@@ -24,14 +24,20 @@ SEED = 20260101
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """One question's figures: values (len(FIGURES),); group: the conversation it belongs to; kind: its category."""
+    """One question's figures: values (len(FIGURES),); group: the conversation it belongs to; kind: its category.
+
+    also: further kinds that it counts for.
+    """
 
     values: NDArray[np.float64]
     group: str
     kind: str
+    also: tuple[str, ...] = ()
 
 
-def score(units: Iterable[Hashable], gold: frozenset[Any], group: str = "", kind: str = "") -> Scored:
+def score(
+    units: Iterable[Hashable], gold: frozenset[Any], group: str = "", kind: str = "", also: tuple[str, ...] = ()
+) -> Scored:
     """units: best first, repeats allowed (the first counts).
 
     r: share of the gold within the depth; hit: whether any is; strict: whether all are; mrr: 1 / rank of the first.
@@ -47,7 +53,7 @@ def score(units: Iterable[Hashable], gold: frozenset[Any], group: str = "", kind
     values = [count / len(gold) for count in counts]
     values += [float(count > 0) for count in counts]
     values += [float(count == len(gold)) for count in counts]
-    return Scored(np.array([*values, 1 / ranks[0] if ranks else 0.0]), group, kind)
+    return Scored(np.array([*values, 1 / ranks[0] if ranks else 0.0]), group, kind, also)
 
 
 def means(scored: Sequence[Scored], names: Sequence[str] = FIGURES) -> dict[str, Any]:
@@ -86,7 +92,8 @@ def difference(left: Sequence[Scored], right: Sequence[Scored], name: str = "mrr
 def by_kind(scored: Sequence[Scored]) -> dict[str, list[Scored]]:
     found: dict[str, list[Scored]] = defaultdict(list)
     for row in scored:
-        found[row.kind].append(row)
+        for kind in (row.kind, *row.also):
+            found[kind].append(row)
     return dict(sorted(found.items()))
 
 

@@ -53,7 +53,7 @@ def judge(courts: Sequence[Court], setting: Setting | Callable[[Court], Setting]
     began, found = time.monotonic(), []
     for court in courts:
         own = setting if isinstance(setting, Setting) else setting(court)
-        found += [scored for _, scored in _scored(court, own)]
+        found += list(_scored(court, own))
     tell(f"{own.name}: {len(found)} questions in {time.monotonic() - began:.0f} s")
     return found
 
@@ -69,7 +69,7 @@ def floor(pools: Iterable[Judged]) -> list[Scored]:
             allowed = None if seen is None else [unit in seen for unit in units]
             ranked = [units[at] for at in bm25.ranking(ask.focus.user_text, allowed, len(units))]
             if gold:
-                found.append(score(ranked, gold, ask.group or judged.pool.name, ask.kind))
+                found.append(score(ranked, gold, ask.group or judged.pool.name, ask.kind, judged.also.get(place, ())))
     return found
 
 
@@ -112,14 +112,14 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recalld-bench"
 
 
-def _scored(court: Court, setting: Setting) -> Iterator[tuple[int, Scored]]:
+def _scored(court: Court, setting: Setting) -> Iterator[Scored]:
     judged = court.judged
     for place, (ask, gold) in enumerate(zip(judged.pool.asks, judged.golds, strict=True)):
         if gold:
             seen = _allowed(judged, place)
             units = [judged.units[row] for row in search(court.house, ask, setting).rows]
             ranked = units if seen is None else [unit for unit in units if unit in seen]
-            yield place, score(ranked, gold, ask.group or court.name, ask.kind)
+            yield score(ranked, gold, ask.group or court.name, ask.kind, judged.also.get(place, ()))
 
 
 def _allowed(judged: Judged, place: int) -> frozenset[object] | None:
