@@ -10,12 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-
-from recalld_daemon.models import tuned
-from recalld_daemon.models.runtimes import TORCH_FP32
-from recalld_daemon.models.runtimes.torch_model import TorchModel
-from recalld_daemon.recall.late import max_sim
-from recalld_daemon.recall.types import TokenBlock
 from training.encoder_fit import Recipe, fit, step
 from training.encoder_judge import judge
 from training.encoder_lessons import Course, Reader, bm25, initial_projection
@@ -24,6 +18,12 @@ from training.encoder_loss import info_nce, max_sims
 from training.encoder_trained import TrainedEncoder
 from training.permissive import chunks, unrepeated
 from training.pools import Ask, Pool, Row, user
+
+from recalld_daemon.models import tuned
+from recalld_daemon.models.runtimes import TORCH_FP32
+from recalld_daemon.models.runtimes.torch_model import TorchModel
+from recalld_daemon.recall.late import max_sim
+from recalld_daemon.recall.types import TokenBlock
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the libraries' own
 KINDS = ["key", "port", "index", "deploy", "search", "query", "passage", "first"]
@@ -107,7 +107,7 @@ def test_a_tiny_training_lowers_its_loss_and_comes_back_out_of_its_artefact(
     assert after.late_mrr > before.late_mrr
     tuned.save(model.tuning(), tmp_path / "made.safetensors")
     again = tuned.load(tmp_path / "made.safetensors")
-    assert set(again.deltas) == {name for name in model.tuning().deltas}
+    assert set(again.deltas) == set(model.tuning().deltas)
     tuned.write_merged(folder, again, tmp_path / "merged")
     merged = TorchModel(TORCH_FP32, tmp_path / "merged", 1)
     ids, mask = torch.arange(5, 17)[None], torch.ones(1, 12, dtype=torch.int64)
