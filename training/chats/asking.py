@@ -7,7 +7,7 @@ what the question names, else it names the month, else it is not asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations
 
@@ -19,6 +19,7 @@ from training.pools import Ask, user
 
 SHARES = {"chat.single": 0.48, "chat.temporal": 0.19, "chat.multi": 0.17, "chat.open": 0.06, "chat.absent": 0.10}
 TAKEN_OVER = 0.75  # of the words that could be; calibrated, with OTHER_WORDS, by a BM25's R@10
+NEAREST = 0.75  # of the questions are the one, of all ways to ask, that shares most words with the answer
 PEOPLE = frozenset({"p", "o", "when", "P", "O"})
 
 
@@ -38,8 +39,9 @@ def all_asks(talk: Conversation, group: str) -> list[Ask]:
     asks = []
     for kind, made in supply.items():
         rng.shuffle(made)
-        for text, gold in made[: round(total * SHARES[kind])]:
-            asks.append(Ask(kind, user(taken_over(talk, text, gold)), gold=frozenset(gold), group=group))
+        texts = {taken_over(talk, text, gold): gold for text, gold in made}  # each question once
+        for text, gold in list(texts.items())[: round(total * SHARES[kind])]:
+            asks.append(Ask(kind, user(text), gold=frozenset(gold), group=group))
     return asks
 
 
@@ -65,12 +67,25 @@ def plain(talk: Conversation, told: Told, template: str) -> str | None:
     return f"{text[:-1]} in {calendar.month(told.day, talk.rng, talk.rng.random() < 0.5)}?"
 
 
+def phrased(talk: Conversation, told: Told, templates: Sequence[str], gold: list[int]) -> str | None:
+    """One of several ways to ask: mostly the one that is nearest to what was said, as most questioners do."""
+    made = [text for template in templates for _ in range(2) if (text := plain(talk, told, template))]
+    if not made or talk.rng.random() >= NEAREST:
+        return talk.rng.choice(made) if made else None
+    return max((taken_over(talk, text, gold) for text in made), key=lambda text: shared_words(talk, text, gold))
+
+
+def shared_words(talk: Conversation, text: str, gold: list[int]) -> int:
+    heard = re.findall(r"\w+", " ".join(talk.rows[row].text for row in gold).lower())
+    return len({word for word in re.findall(r"\w+", text.lower()) if len(word) > 3} & set(heard))
+
+
 def singles(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
     """What, where, who, why and how."""
     rng = talk.rng
     for told in asked:
-        for template in rng.sample(told.frame["q"], min(2, len(told.frame["q"]))):
-            if text := plain(talk, told, template):
+        for _ in range(min(2, len(told.frame["q"]))):
+            if text := phrased(talk, told, told.frame["q"], told.rows):
                 yield text, told.rows
         for answered in told.answers:
             templates = [ask for ask in answered.follow.asks if not ask.startswith("t:")]
@@ -90,12 +105,21 @@ def temporals(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
                 yield text, answered.rows
         if not told.dated or not told.frame["v"]:
             continue
-        done = rng.choice([*told.frame["v"], told.frame["v"][0]])  # the first is nearest to what was said
-        if like(talk, told, done):
-            continue
         way = "when.future" if told.frame.tense == "future" else "when.past"
-        template = rng.choice(talk.grammar.talk[way])
-        yield told.voice.say(template.replace("{do}", done), "their"), told.rows
+        verbs = [text for text in told.frame["v"] if not like(talk, told, text)]
+        templates = [rng.choice(talk.grammar.talk[way]).replace("{do}", done) for done in verbs]
+        if told.frame.tense == "past":
+            gists = [third(text) for text in told.frame["g"] if not like(talk, told, text)]
+            templates += [rng.choice(talk.grammar.talk["when.gist"]).replace("{G}", gist) for gist in gists]
+        if templates and (text := phrased(talk, told, templates, told.rows)):
+            yield text, told.rows
+
+
+def third(gist: str) -> str:
+    """ "you were at a festival" of a third person."""
+    gist = re.sub(r"^you're", "{P} is", gist)
+    gist = re.sub(r"^you were", "{P} was", gist)
+    return re.sub(r"\byou\b", "they", re.sub(r"\byour\b", "their", re.sub(r"^you ", "{P} ", gist)))
 
 
 def windows(talk: Conversation) -> Iterator[Made]:
@@ -147,8 +171,12 @@ def multis(talk: Conversation) -> Iterator[Made]:
             both.append(gold)
             if 2 <= len(gold) <= 6:
                 templates = talk.grammar.talk["tag." + tag]
-                for template in rng.sample(templates, min(2, len(templates))):
-                    yield named(talk, template, teller), gold
+                for _ in range(min(2, len(templates))):
+                    texts = [named(talk, template, teller) for template in templates]
+                    yield (
+                        max(rng.sample(texts, min(2, len(texts))), key=lambda text: shared_words(talk, text, gold)),
+                        gold,
+                    )
         shared = talk.grammar.talk.get("both." + tag)
         if shared and all(both) and len(both[0] + both[1]) <= 6:
             yield named(talk, rng.choice(shared), rng.randrange(2)), both[0] + both[1]

@@ -180,15 +180,18 @@ class Voice:
         return text[0].upper() + text[1:] if low != name else text
 
     def say(self, template: str, whose: str = "my") -> str:
-        """The template with its choices made and slots filled, "a" before a vowel as "an", sentences capitalised.
+        """The template filled, "a" before a vowel as "an", sentences capitalised.
 
         whose: "my" the teller speaks, "your" the other, "their" somebody who asks about it; fillers follow.
         """
+        return tidy(self.fill(template, whose))
+
+    def fill(self, template: str, whose: str = "my") -> str:
+        """The template with its choices made and slots filled, and nothing else done to it."""
         self.whose = whose
         while CHOICE.search(template):
             template = CHOICE.sub(lambda match: self.rng.choice(match[1].split("/")), template)
-        text = SLOT.sub(self.slot, template)
-        return tidy(text)
+        return SLOT.sub(self.slot, template)
 
 
 def seen_by(filler: str, whose: str) -> str:

@@ -214,7 +214,10 @@ class Conversation:
         mood = ".sad" if told.frame.sad else ""
         heard = told.frame["e"] and rng.random() < 0.85
         self.say(
-            other, told.voice.say(self.called(self.fresh(told.frame["e"])), "your") if heard else self.generic("react" + mood, other)
+            other,
+            told.voice.say(self.called(self.fresh(told.frame["e"])), "your")
+            if heard
+            else self.generic("react" + mood, other),
         )
         number = rng.choices((0, 1, 2), (15, 50, 35))[0]
         for follow in rng.sample(told.frame.follow, min(number, len(told.frame.follow))):
