@@ -101,7 +101,7 @@ def test_a_restored_table_says_the_same(changes: list[tuple[str, object]]) -> No
     table, there = changed(changes)
     other = CardTable()
     other.restore(table.rows().copy(), list(table.speakers()))
-    check(other, there, range(0, 30))
+    check(other, there, range(30))
     assert other.speakers() == table.speakers()
 
 

@@ -10,9 +10,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from recalld_daemon.index.words import K1, WEIGHTS, B
+from recalld_daemon.index import Catalogue
+from recalld_daemon.index.words import K1, WEIGHTS, B, WordIndex
 from recalld_daemon.index.words_terms import asked_terms, terms_in
 from recalld_daemon.store.passage_reads import PassageBatch
+from recalld_daemon.store.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,27 @@ def bm25(passages: Mapping[int, Known], words: Iterable[str]) -> dict[int, float
             saturation = counts[id][term] + K1 * (1 - B + B * lengths[id] / mean)
             scores[id] += idf * (K1 + 1) * counts[id][term] / saturation
     return scores
+
+
+def differences(catalogue: Catalogue, reader: Reader) -> list[str]:
+    """In what the catalogue and the store differ: places, dates, scopes, words. Nothing when all is well."""
+    facts, rows = reader.passage_facts(), catalogue.cards.rows()
+    columns = {
+        "id": facts.ids, "mark": facts.marks, "written_at": facts.written_at, "source": facts.sources,
+        "ordinal": facts.ordinals, "scope": facts.scopes,
+    }  # fmt: skip
+    found = [name for name, column in columns.items() if not np.array_equal(rows[name], column)]
+    fresh = WordIndex()
+    batch = reader.passage_batch(facts.ids.tolist())
+    fresh.add(batch)
+    words = [*batch.texts, *batch.headings, *batch.speakers, *batch.paths]
+    for word in sorted({word for text in words for word in text.split()})[:200]:
+        held, wanted = catalogue.words.score([word], facts.ids), fresh.score([word], facts.ids)
+        if not np.allclose(held, wanted, rtol=1e-4):
+            found.append(f"the word {word}")
+    if len(catalogue.words) != len(facts.ids):
+        found.append("how many passages have words")
+    return found
 
 
 def _weighted(row: Known) -> Counter[int]:

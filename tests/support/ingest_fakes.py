@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import trio
 
+from catalogue_samples import differences
+from recalld_daemon.index import Catalogue, open_catalogue
 from recalld_daemon.ingest.parse import parse_file
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Root, Space
@@ -120,6 +122,7 @@ class House:
     bulk: InProcessBulk
     index: RecordingIndex
     reports: Reports
+    catalogue: Catalogue
 
     def paths_with(self, word: str) -> list[str]:
         """Which sources a word is found in."""
@@ -130,7 +133,9 @@ class House:
         await self.reports.until(lambda: self.paths_with(word) == sorted(map(str, paths)))
 
     def consistent(self) -> bool:
-        """Store and index agree, and every passage has its vectors."""
+        """Store, index and catalogue agree, and every passage has its vectors."""
+        if differences(self.catalogue, self.reader):
+            return False
         encoder, snapshot = self.reader.live_snapshot() or (0, 0)
         with_vectors = set(self.reader.encoded(encoder, snapshot).ids.tolist())
         return self.index.ids == with_vectors and len(with_vectors) == self.reader.counts()["passages"]
@@ -155,13 +160,15 @@ async def open_house(
         )  # fmt: skip
         index.ids.update(reader.encoded(encoder, 0).ids.tolist())
         await ingest.attach(Space(encoder, 0), index)
+        catalogue = open_catalogue(database.with_suffix(".catalogue"), reader)
+        ingest.attach_catalogue(catalogue)
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(trio.open_nursery())
             await nursery.start(ingest.run)
             if settle:
                 with trio.fail_after(10):
                     await ingest.settled()
-            yield House(ingest, reader, writer, bulk, index, reports)
+            yield House(ingest, reader, writer, bulk, index, reports, catalogue)
             nursery.cancel_scope.cancel()
 
 
