@@ -28,7 +28,7 @@ def grammar() -> Grammar:
     talk = read_sections(*sorted(DATA.glob("talk*.txt")))
     pairs = [pair for _, line in written(DATA / "lexicon.txt") for pair in alternatives(line)]
     lexicon = [(asked, told) for asked, _, told in (pair.partition(" > ") for pair in pairs)]
-    return Grammar(lists, frames, talk, lexicon)
+    return Grammar(lists, frames, talk, read_sections(DATA / "style.txt"), lexicon)
 
 
 def chat_pools(conversations: int, seed: int) -> list[Pool]:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from training.chats import calendar
 from training.chats.grammar import Fillers, FollowUp, Frame, Voice, unaddressed
 from training.chats.messy import messy_lines
+from training.chats.style import Style
 from training.chats.people import Person, voice
 from training.pools import Row
 
@@ -30,6 +31,7 @@ class Grammar:
     lists: Fillers
     frames: list[Frame]
     talk: dict[str, tuple[str, ...]]
+    style: dict[str, tuple[str, ...]]
     lexicon: list[tuple[str, str]]  # a questioner's words, and a teller's
 
 
@@ -76,6 +78,8 @@ class Conversation:
         self.used: Counter[tuple[int, str]] = Counter()
         self.now = datetime(2021, 1, 1, tzinfo=UTC) + timedelta(days=rng.randrange(1400))
         self.session = 0
+        ways = grammar.style
+        self.styles = [Style(rng, ways["same"], ways["opener"], ways["closer"]) for _ in people]
         self.by_topic: dict[str, list[Frame]] = {}
         for frame in grammar.frames:
             self.by_topic.setdefault(frame.topic, []).append(frame)
@@ -108,11 +112,18 @@ class Conversation:
 
     def generic(self, section: str, speaker: int, **fixed: str) -> str:
         words = voice(self.rng, self.grammar.lists, self.people[speaker], self.people[1 - speaker])
+        day, when = calendar.past(self.rng, self.now)
+        fixed = {"when": when, "month": calendar.MONTHS[day.month - 1]} | fixed
         words.bound |= {name: (text,) for name, text in fixed.items()}
         return words.say(self.called(self.fresh(self.grammar.talk[section])))
 
     def say(self, speaker: int, text: str, mark: list[int] | None = None) -> None:
-        self.lines.append(Line(speaker, text, mark))
+        self.lines.append(Line(speaker, text if text.startswith("[") else self.styles[speaker].spoken(text), mark))
+
+    def aside(self, speaker: int, chance: float) -> None:
+        """A remark that nobody asked for and nobody will ask for: it makes a reaction as long as a statement."""
+        if self.rng.random() < (chance / 3 if self.messy else chance):
+            self.say(speaker, self.generic("aside", speaker))
 
     def called(self, template: str) -> str:
         """What one says to the other, mostly without the name."""
@@ -159,6 +170,7 @@ class Conversation:
         self.say(teller, self.rng.choice(later))
         if self.rng.random() < 0.6:
             self.say(asker, self.generic("react" + mood, asker))
+            self.aside(asker, 0.5)
 
     def next_frame(self, teller: int) -> Frame:
         """A frame of the teller's own topics that is not used up."""
@@ -213,12 +225,9 @@ class Conversation:
         rng, teller, other = self.rng, told.teller, 1 - told.teller
         mood = ".sad" if told.frame.sad else ""
         heard = told.frame["e"] and rng.random() < 0.85
-        self.say(
-            other,
-            told.voice.say(self.called(self.fresh(told.frame["e"])), "your")
-            if heard
-            else self.generic("react" + mood, other),
-        )
+        echo = told.voice.say(self.called(self.fresh(told.frame["e"])), "your") if heard else ""
+        self.say(other, echo or self.generic("react" + mood, other))
+        self.aside(other, 0.45)
         number = rng.choices((0, 1, 2), (15, 50, 35))[0]
         for follow in rng.sample(told.frame.follow, min(number, len(told.frame.follow))):
             answered = Answered(follow)
@@ -229,6 +238,7 @@ class Conversation:
                 self.say(teller, self.generic("feel" + mood, teller))
             if rng.random() < 0.7:
                 self.say(other, self.generic("react" + mood, other))
+                self.aside(other, 0.55)
         if number == 0 and rng.random() < 0.7:
             question, answer = self.generic("ask" + mood, other).split(" >> ")
             self.say(other, question)
