@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from recalld_client import waits
 from recalld_client.injection import Injection
 from recalld_client.quiet import quiet_async
-from recalld_client.session import OUTBOX_SECONDS, SEARCH_SECONDS, Call, Session, ToolSpan
+from recalld_client.session import OUTBOX_SECONDS, PACK_TOKENS, SEARCH_SECONDS, Call, Session, ToolSpan
 from recalld_protocol.endpoints import Endpoints
 from recalld_protocol.messages import Hit, Settled, Verdict
 
@@ -70,6 +70,9 @@ class AsyncSession:
     def feedback(self, impression: Injection | str, verdict: Verdict) -> None:
         self._session.feedback(impression, verdict)
 
+    def compacted(self) -> None:
+        self._session.compacted()
+
     def outcomes(self) -> list[Settled]:
         return self._session.outcomes()
 
@@ -101,6 +104,10 @@ class AsyncSession:
     @quiet_async(list[Hit])
     async def search(self, query: str, limit: int = 10, wait_seconds: float = SEARCH_SECONDS) -> list[Hit]:
         return await _nap_through(self._session._searching(query, limit, wait_seconds))
+
+    @quiet_async(str)
+    async def recall(self, query: str, token_budget: int = PACK_TOKENS, wait_seconds: float = SEARCH_SECONDS) -> str:
+        return await _nap_through(self._session._packing(query, token_budget, wait_seconds))
 
     @quiet_async(str)
     async def remember(

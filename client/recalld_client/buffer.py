@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from recalld_client.injection import Injection, from_snippet
 from recalld_protocol.messages import Inject, Settled, Snippet
+from recalld_protocol.tokens import snippet_tokens
 
 MAX_PER_BOUNDARY = 3  # the wire's own limit of snippets per answer; more would be noise in the agent's context
 MAX_WAITING = 32  # recalls with something to take; a conversation has one or two at a time
@@ -68,6 +69,8 @@ class Buffer:
         self.turn = 0
         self.boundary = 0
         self.stale_after = STALE_AFTER
+        self.max_snippets = MAX_PER_BOUNDARY
+        self.boundary_tokens = 0  # 0: no bound
         self._waiting: dict[str, Inject] = {}  # recall -> its newest answer, also an empty one
         self._closed = Recent(MAX_CLOSED)
         self._shown = Recent(MAX_SHOWN)
@@ -167,16 +170,18 @@ class Buffer:
         for recall in [r for r, held in self._waiting.items() if self._stale(held, number)]:
             del self._waiting[recall]
         candidates = [
-            from_snippet(snippet, held)
+            (from_snippet(snippet, held), snippet_tokens(snippet))
             for held in self._waiting.values()
             for snippet in held.snippets
             if snippet.id not in self._shown
         ]
-        candidates.sort(key=lambda one: -one.probability)  # stable: of equals, the one that came first
+        candidates.sort(key=lambda pair: -pair[0].probability)  # stable: of equals, the one that came first
         chosen: list[Injection] = []
-        for one in candidates:
-            if len(chosen) < MAX_PER_BOUNDARY and not _overlaps(one, chosen):
+        left = self.boundary_tokens or sum(tokens for _, tokens in candidates)
+        for one, tokens in candidates:
+            if len(chosen) < self.max_snippets and tokens <= left and not _overlaps(one, chosen):
                 chosen.append(one)
+                left -= tokens
         return chosen
 
     def _stale(self, held: Inject, number: int) -> bool:

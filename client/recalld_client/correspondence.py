@@ -293,6 +293,7 @@ class Correspondence:
         if self.handshake.refusal:
             return
         self.buffer.stale_after = message.stale_after
+        self.buffer.max_snippets, self.buffer.boundary_tokens = message.max_snippets, message.boundary_tokens
         if another and known_before:
             self.buffer.daemon_changed()
         if not self._turn_follows and (another or not self._turn_sent):

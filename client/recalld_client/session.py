@@ -31,9 +31,11 @@ from recalld_protocol.endpoints import Endpoints
 from recalld_protocol.messages import (
     PROTOCOL_VERSIONS,
     ArgsText,
+    Compacted,
     Feedback,
     Hello,
     Hit,
+    Pack,
     PathText,
     Remember,
     Said,
@@ -51,6 +53,8 @@ TEXT, ARGS, SHORT, PATH, ID = map(limit_of, (Text, ArgsText, ShortText, PathText
 RESULT = 2_048  # characters of a result's head that travel; see ToolEnded.result
 OUTBOX_SECONDS = 0.15  # what a hook may cost its host
 SEARCH_SECONDS = 1.0
+PACK_TOKENS = 1_000
+PACK_LEAST, PACK_MOST = 50, 1_500  # the wire's bounds
 T = TypeVar("T")
 logger = logging.getLogger("recalld.client")
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -177,6 +181,12 @@ class Session:
         """Both ends of a tool call, around a `with` block."""
         return ToolSpan(self, lambda: self.tool_started(name, args, parent=parent))
 
+    @quiet(lambda: None)
+    def compacted(self) -> None:
+        """The agent's context was compacted: what it was shown may come to mind once more."""
+        with self._correspondence.lock:
+            self._correspondence.send(Compacted(session=self.id, id=self._correspondence.next_id()))
+
     # ------------------------------------------------------------ what came to mind
 
     @quiet(list[Injection])
@@ -230,6 +240,15 @@ class Session:
     def search(self, query: str, limit: int = 10, wait_seconds: float = SEARCH_SECONDS) -> list[Hit]:
         """Plain search, without a gate, best first; at most 100. Nothing if the daemon does not answer in time."""
         return self._drive(self._searching(query, limit, wait_seconds))
+
+    @quiet(str)
+    def recall(self, query: str, token_budget: int = PACK_TOKENS, wait_seconds: float = SEARCH_SECONDS) -> str:
+        """All that is known about `query`, as one block of at most `token_budget` (50 to 1,500) tokens.
+
+        Quoted facts with their sources and dates, oldest first, each event once. "" if nothing is known, or the daemon
+        does not answer in time. Tokens are counted as in recalld_protocol.tokens.
+        """
+        return self._drive(self._packing(query, token_budget, wait_seconds))
 
     # ------------------------------------------------------------ the session itself
 
@@ -300,6 +319,18 @@ class Session:
                 all_scopes=self._hello.all_scopes,
             )
         return waits.search(self._correspondence, question, wait_seconds)
+
+    def _packing(self, query: str, token_budget: int, wait_seconds: float) -> waits.Steps[str]:
+        with self._correspondence.lock:
+            question = Pack(
+                session=self.id,
+                id=self._correspondence.next_id(),
+                query=as_text(query, TEXT),
+                token_budget=max(PACK_LEAST, min(int(token_budget), PACK_MOST)),
+                cwd=self._hello.cwd,
+                all_scopes=self._hello.all_scopes,
+            )
+        return waits.packing(self._correspondence, question, wait_seconds)
 
     def _remembering(
         self, text: str, scope: Literal["project", "global"], title: str, wait_seconds: float

@@ -12,7 +12,19 @@ from typing import TypeVar
 
 from recalld_client.correspondence import Correspondence
 from recalld_client.injection import Injection
-from recalld_protocol.messages import FromAgent, FromDaemon, Hit, Hits, Injections, Outbox, Remember, Remembered, Search
+from recalld_protocol.messages import (
+    FromAgent,
+    FromDaemon,
+    Hit,
+    Hits,
+    Injections,
+    Outbox,
+    Pack,
+    Packed,
+    Remember,
+    Remembered,
+    Search,
+)  # fmt: skip
 
 T = TypeVar("T")
 Steps = Generator[float, None, T]
@@ -60,6 +72,12 @@ def search(correspondence: Correspondence, question: Search, wait_seconds: float
     """Ask for plain hits, best first."""
     answer = yield from _answer(correspondence, question, wait_seconds)
     return answer.hits if isinstance(answer, Hits) else []
+
+
+def packing(correspondence: Correspondence, question: Pack, wait_seconds: float) -> Steps[str]:
+    """Ask for all that is known of something, as one block."""
+    answer = yield from _answer(correspondence, question, wait_seconds)
+    return answer.text if isinstance(answer, Packed) else ""
 
 
 def remembering(correspondence: Correspondence, parts: list[Remember], wait_seconds: float) -> Steps[str]:

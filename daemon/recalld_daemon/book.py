@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
 from recalld_daemon.race import Race
 from recalld_daemon.race_events import Offer, RaceLimits
+from recalld_daemon.recall.budget import Lengths
 from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Passage, View
 from recalld_daemon.scopes import project_of
 from recalld_daemon.session import Conversation, Lease
@@ -22,6 +23,7 @@ from recalld_daemon.store.rows import SessionRecord
 from recalld_protocol.messages import Hello, SessionRow, Snippet
 
 CAUSE_CHARS = 100
+MAX_SEEN = 96  # words of the passages shown last, by which their near-duplicates are known: some 40 boundaries
 MAX_PENDING = 256  # offers kept with their texts per session: RaceLimits.max_live recalls of at most a few each
 
 
@@ -53,7 +55,8 @@ class Trace:
     @property
     def cause(self) -> str:
         """Who asked, in a few words."""
-        who = f"turn {self.turn}" if self.turn else f"tool call {', '.join(self.calls)}"
+        calls = f"tool call {', '.join(self.calls)}" if self.calls else "deeper"
+        who = f"turn {self.turn}" if self.turn else calls
         return f"{who}: {self.query[:CAUSE_CHARS]}"
 
 
@@ -76,6 +79,8 @@ class LiveSession:
     traces: dict[str, Trace] = field(default_factory=dict)  # by recall id, until settled
     rescores: dict[int, list[tuple[str, tuple[str, ...]]]] = field(default_factory=dict)  # turn -> recall, offer ids
     standing: tuple[int, frozenset[int]] = (0, frozenset())  # a turn, and the passages that pass the gate for it
+    heirs: dict[str, str] = field(default_factory=dict)  # a task's recall -> the one its answers are of now
+    seen: tuple[frozenset[str], ...] = ()  # words of what was shown, oldest first; replaced, never changed
     calls: int = 0
 
     @property
@@ -90,6 +95,22 @@ class LiveSession:
         self.pending[pending.offer.id] = pending
         while len(self.pending) > MAX_PENDING:
             del self.pending[next(iter(self.pending))]
+
+    def now_of(self, recall: str) -> str:
+        """The recall that the answers of a task begun for `recall` are of: itself, or its latest heir."""
+        return self.heirs.get(recall, recall)
+
+    def go_on_as(self, recall: str, heir: str) -> None:
+        """The task of `recall` goes on as its heir's."""
+        began_as = next((first for first, now in self.heirs.items() if now == recall), recall)
+        self.heirs[began_as] = heir
+        if recall in self.running:
+            self.running[heir] = self.running.pop(recall)
+        if recall in self.traces:
+            self.traces[heir] = replace(self.traces[recall], recall=heir, calls=(), turn=0, answer=None, passages=[])
+
+    def see(self, words: Iterable[frozenset[str]]) -> None:
+        self.seen = (*self.seen, *words)[-MAX_SEEN:]
 
     def forget_recall(self, recall: str) -> None:
         self.pending = {key: value for key, value in self.pending.items() if value.recall != recall}
@@ -129,6 +150,7 @@ class LiveSession:
             won=counts["won"],
             slipped=counts["slipped"],
             silent=counts["silent"],
+            tokens=self.race.recalls.tokens,
         )
 
 
@@ -149,6 +171,7 @@ class SessionBook:
         self._epoch, self._limits = epoch, limits
         self._heartbeat_seconds, self._idle_seconds = heartbeat_seconds, idle_seconds
         self._max_sessions, self._known_scope, self._delivered = max_sessions, known_scope, delivered
+        self.lengths = Lengths()  # of all sessions' tools
         self._sessions: dict[str, LiveSession] = {}
         self._numbers = 0
 
@@ -194,17 +217,18 @@ class SessionBook:
 
         `shown`: the passages that were shown in this session. The old race must be closed.
         """
-        counts = live.race.counts
+        counts, tokens = live.race.counts, live.race.recalls.tokens
         self._numbers += 1
         live.race = self._race(hello, shown)
         live.race.counts.update(counts)
+        live.race.recalls.tokens = tokens
         live.rescores.clear()
         live.standing = (0, frozenset())
 
     def _race(self, hello: Hello, shown: Iterable[int]) -> Race:
         return Race(
             hello.session, f"{self._epoch}.{self._numbers}.", hello.delivery, self._limits,
-            boundary=hello.boundary, turn=hello.turn, delivered=shown,
+            boundary=hello.boundary, turn=hello.turn, delivered=shown, lengths=Lengths(self.lengths),
         )  # fmt: skip
 
     def _place(self, live: LiveSession) -> None:

@@ -38,6 +38,9 @@ class Config:
     bulk_threads: int = 1
     stale_after: int = 2
     max_snippets: int = 3
+    boundary_tokens: int = 240
+    session_tokens: int = 8_000
+    false_rate: float = 0.05
     threshold_shift: float = 0.0
     late_interaction: bool = True
     cross_encoder_ms: float = 15.0
@@ -112,8 +115,16 @@ KEYS: tuple[Key, ...] = (
         "The cross-encoder scores as many of the best passages as it can in this time.", between(1, 10_000)),
     Key("recall", "threshold_shift", "threshold_shift", float, "log-odds",
         "Added to the gate's thresholds: above 0 speaks less, below 0 speaks more.", between(-5, 5)),
+    Key("recall", "false_rate", "false_rate", float, "share",
+        "Of the moments at which nothing fits, the share that may get a snippet nevertheless. Less is more silence.",
+        between(0.001, 0.5)),
     Key("recall", "max_snippets", "max_snippets", int, "snippets",
-        "At most so many of one recall; a boundary never shows more than three.", between(1, 3)),
+        "At most so many at one boundary.", between(1, 3)),
+    Key("recall", "boundary_tokens", "boundary_tokens", int, "tokens",
+        "At most so many tokens at one boundary; a usual snippet has some forty.", between(40, 2_000)),
+    Key("recall", "session_tokens", "session_tokens", int, "tokens",
+        "At most so many tokens in one session, as long as the daemon runs; then it is silent there.",
+        between(40, 10_000_000)),
     Key("recall", "stale_after", "stale_after", int, "boundaries",
         "A late snippet is dropped when so many boundaries have passed since its own.", between(0, 20)),
     Key("recall", "inject", "inject", bool, "",

@@ -16,34 +16,12 @@ import msgspec
 import trio
 
 from recalld_daemon import __version__
+from recalld_daemon import race_events as ev
 from recalld_daemon.book import LiveSession, SessionBook
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.race import VERDICTS
-from recalld_daemon.race_events import (
-    AnswerReady,
-    BoundaryReached,
-    CancelRecall,
-    Closed,
-    Deliver,
-    Delivered,
-    Dropped,
-    Event,
-    Instruction,
-    OutboxAsked,
-    RecallFailed,
-    Rescore,
-    Rescored,
-    Resumed,
-    Send,
-    Settle,
-    Slipped,
-    StartRecall,
-    Tick,
-    ToolEnded,
-    ToolStarted,
-    TurnBegan,
-)
+from recalld_daemon.recall.gate import words_shown
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recalls import Recalls, new_trace
 from recalld_daemon.records import explained, keep_session
@@ -56,7 +34,7 @@ from recalld_protocol.wire import clip, decode_from_agent, encode, negotiate, pr
 MAX_TRACES = 64  # per session, of recalls that may still be delivered or dropped
 
 log = logging.getLogger(__name__)
-Question = wire.Remember | wire.Search | wire.StatusAsk | wire.SessionsAsk | wire.WhyAsk | wire.Feedback
+Question = wire.Remember | wire.Search | wire.Pack | wire.StatusAsk | wire.SessionsAsk | wire.WhyAsk | wire.Feedback
 Reply = Callable[[wire.FromDaemon], None]
 
 
@@ -77,6 +55,7 @@ class Desk:
         self._welcome, self._ask, self._nursery = welcome, ask, nursery
         self.recalls: Recalls  # set by who made both: it reports to `answered`
         self._past = dict.fromkeys(VERDICTS, 0)  # of sessions that are closed
+        self._past_tokens = 0
         self.draining = False
 
     async def serve(self) -> None:
@@ -114,6 +93,7 @@ class Desk:
             case (
                 wire.Remember()
                 | wire.Search()
+                | wire.Pack()
                 | wire.StatusAsk()
                 | wire.SessionsAsk()
                 | wire.WhyAsk()
@@ -156,7 +136,7 @@ class Desk:
             return
         if known is not None and known.hello.delivery != hello.delivery:
             shown = tuple(known.race.delivered)  # a closed race forgets it
-            self.tell(known, Closed(), now)
+            self.tell(known, ev.Closed(), now)
             self._book.race_anew(known, hello, shown)
         live = self._book.open(hello, now)
         if hello.turn < live.standing[0]:
@@ -166,7 +146,7 @@ class Desk:
         if known is None:
             self._feed.emit("session.opened", live.id, host=hello.host, scope=live.scope_key, delivery=hello.delivery)
             self._journal.note(partial(keep_session, live.record()))
-        self.tell(live, Resumed(hello.boundary, hello.turn), now)
+        self.tell(live, ev.Resumed(hello.boundary, hello.turn), now)
 
     def _session_event(self, live: LiveSession, message: wire.FromAgent, reply: Reply, now: float) -> None:
         talk = live.conversation
@@ -175,17 +155,22 @@ class Desk:
                 live.as_of = message.as_of
                 talk.turn(message.turn, message.text)
                 self._feed.emit("turn", live.id, turn=message.turn)
-                self.tell(live, TurnBegan(message.turn, query_of(talk.focus_for_turn())), now)
+                self.tell(live, ev.TurnBegan(message.turn, query_of(talk.focus_for_turn())), now)
             case wire.Said():
                 talk.said(message.text)
             case wire.ToolStarted():
                 self._tool_started(live, message, now)
             case wire.ToolEnded():
-                self.tell(live, ToolEnded(message.call), now)
+                self.tell(live, ev.ToolEnded(message.call), now)
             case wire.Boundary():
-                self.tell(live, BoundaryReached(message.number, message.turn, tuple(message.taken)), now)
+                self.tell(live, ev.BoundaryReached(message.number, message.turn, tuple(message.taken)), now)
             case wire.Outbox():
-                self.tell(live, OutboxAsked(message.number), now, reply)
+                self.tell(live, ev.OutboxAsked(message.number), now, reply)
+            case wire.Compacted():
+                talk.compacted()
+                live.seen = ()
+                self._feed.emit("session.compacted", live.id)
+                self.tell(live, ev.Compacted(), now)
             case wire.Bye():
                 self.close(live, "bye", now)
             case _:
@@ -201,7 +186,7 @@ class Desk:
             self._not_for_us(live, message.call)
             return
         focus = live.conversation.focus_for_tool(message.name, message.args)
-        self.tell(live, ToolStarted(message.call, query_of(focus), message.parent), now)
+        self.tell(live, ev.ToolStarted(message.call, query_of(focus), message.parent, message.name), now)
 
     def _not_for_us(self, live: LiveSession, call: str) -> None:
         """A call of recalld's own tools starts no recall; whoever waits for one is told."""
@@ -216,12 +201,13 @@ class Desk:
         return {
             verdict: past + sum(live.race.counts[verdict] for live in self._book)
             for verdict, past in self._past.items()
-        }
+        } | {"tokens": self._past_tokens + sum(live.race.recalls.tokens for live in self._book)}
 
     def close(self, live: LiveSession, reason: str, now: float) -> None:
         """End a session: its recalls are cancelled, its record kept."""
-        self.tell(live, Closed(), now)
+        self.tell(live, ev.Closed(), now)
         self._book.close(live.id)
+        self._past_tokens += live.race.recalls.tokens
         self._past = {verdict: past + live.race.counts[verdict] for verdict, past in self._past.items()}
         self._feed.emit("session.closed", live.id, reason=reason)
         self._journal.note(partial(keep_session, live.record(time.time())))
@@ -235,16 +221,16 @@ class Desk:
                 if live.lease.state(now) == "dead":
                     self.close(live, "idle", now)
                 else:
-                    self.tell(live, Tick(), now)
+                    self.tell(live, ev.Tick(), now)
 
     # ------------------------------------------------------------ the race's instructions
 
-    def tell(self, live: LiveSession, event: Event, now: float, reply: Reply | None = None) -> None:
+    def tell(self, live: LiveSession, event: ev.Event, now: float, reply: Reply | None = None) -> None:
         """Let the race handle an event and carry out what it says."""
         for instruction in live.race.handle(event, now):
             self._carry_out(live, instruction, now, reply)
 
-    def answered(self, live: LiveSession, event: AnswerReady | RecallFailed) -> None:
+    def answered(self, live: LiveSession, event: ev.AnswerReady | ev.RecallFailed) -> None:
         """What `recalls` has to say. A turn's first answer also says what still fits of the turn before."""
         now = trio.current_time()
         self.tell(live, event, now)
@@ -252,42 +238,45 @@ class Desk:
         if turn == live.race.turn and turn in live.rescores:
             self._answer_rescores(live, turn, passing, now)
 
-    def _carry_out(self, live: LiveSession, instruction: Instruction, now: float, reply: Reply | None) -> None:
+    def _carry_out(self, live: LiveSession, instruction: ev.Instruction, now: float, reply: Reply | None) -> None:
         match instruction:
-            case StartRecall():
+            case ev.StartRecall():
                 self._start(live, instruction, now)
-            case CancelRecall(recall):
+            case ev.CancelRecall(recall):
                 if recall in live.running:
                     live.running[recall].cancel()
-            case Send():
+            case ev.Continue(recall, heir):
+                live.go_on_as(recall, heir)
+                self._feed.emit("recall.continued", live.id, recall=heir, parent=recall)
+            case ev.Send():
                 self._inject(live, instruction)
-            case Deliver(offers):
+            case ev.Deliver(offers):
                 snippets = [live.pending[offer.id].snippet for offer in offers if offer.id in live.pending]
                 if reply is not None:
                     reply(wire.Injections(snippets=snippets))
-            case Delivered():
+            case ev.Delivered():
                 self._delivered(live, instruction)
-            case Slipped(recall, boundary):
+            case ev.Slipped(recall, boundary):
                 self._feed.emit("race.slipped", live.id, recall=recall, boundary=boundary)
-            case Settle():
+            case ev.Settle():
                 self._settle(live, instruction, now)
-            case Rescore(recall, offers, turn):
+            case ev.Rescore(recall, offers, turn):
                 live.rescores = {turn: [*live.rescores.get(turn, []), (recall, offers)]}
                 if live.standing[0] == turn:
                     self._answer_rescores(live, turn, live.standing[1], now)
-            case Dropped(recall, reason):
+            case ev.Dropped(recall, reason):
                 self._feed.emit("race.dropped", live.id, recall=recall, reason=reason)
                 self._log_recall(live, recall, "stale", reason)
                 live.forget_recall(recall)
 
-    def _start(self, live: LiveSession, start: StartRecall, now: float) -> None:
+    def _start(self, live: LiveSession, start: ev.StartRecall, now: float) -> None:
         live.traces[start.recall] = trace = new_trace(start, now)
         while len(live.traces) > MAX_TRACES:
             del live.traces[next(iter(live.traces))]
         self._feed.emit("recall.started", live.id, recall=start.recall, cause=trace.cause)
         self._nursery.start_soon(self.recalls.run, live, start, now)
 
-    def _inject(self, live: LiveSession, send: Send) -> None:
+    def _inject(self, live: LiveSession, send: ev.Send) -> None:
         snippets = [live.pending[offer.id].snippet for offer in send.offers if offer.id in live.pending]
         trace = live.traces.get(send.recall)
         message = wire.Inject(
@@ -298,7 +287,7 @@ class Desk:
         if live.route is not None:
             self._send(live.route, message)
 
-    def _settle(self, live: LiveSession, settle: Settle, now: float) -> None:
+    def _settle(self, live: LiveSession, settle: ev.Settle, now: float) -> None:
         trace = live.traces.get(settle.recall)
         ms = (now - trace.began) * 1000 if trace else 0.0
         stage_ms = {stage: round(value, 3) for stage, value in trace.stage_ms.items()} if trace else {}
@@ -318,7 +307,7 @@ class Desk:
             known = live.standing[1] if live.standing[0] == settle.turn else frozenset[int]()
             self._answer_rescores(live, settle.turn, None if unasked else known, now)
 
-    def _delivered(self, live: LiveSession, shown: Delivered) -> None:
+    def _delivered(self, live: LiveSession, shown: ev.Delivered) -> None:
         self._log_recall(live, shown.recall, shown.outcome, f"shown at boundary {shown.boundary}", shown.stage)
         records = []
         for key in shown.offers:
@@ -341,6 +330,9 @@ class Desk:
             )  # fmt: skip
         self._journal.note(lambda writer: writer.record_impressions(records))
         live.conversation.shown(record.text for record in records)
+        shown_passages = {record.passage for record in records}
+        trace = live.traces.get(shown.recall)
+        live.see(words_shown(passage) for passage in (trace.passages if trace else ()) if passage.id in shown_passages)
         live.forget_recall(shown.recall)
 
     def _answer_rescores(self, live: LiveSession, turn: int, passing: frozenset[int] | None, now: float) -> None:
@@ -348,7 +340,7 @@ class Desk:
         for recall, offers in live.rescores.pop(turn, []):
             held = [live.pending[offer] for offer in offers if offer in live.pending]
             keep = tuple(p.offer.id for p in held if passing is None or p.offer.passage in passing)
-            self.tell(live, Rescored(recall, turn, keep), now)
+            self.tell(live, ev.Rescored(recall, turn, keep), now)
 
     # ------------------------------------------------------------ the log
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,12 @@ import trio
 from recalld_daemon.assembly import Wishes, parts_of
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
-from recalld_daemon.index import Catalogue, FaissIndex, agree_catalogue, open_catalogue, open_index
+from recalld_daemon.extract.rules import RULES
+from recalld_daemon.index import Catalogue, Extracts, FaissIndex, agree_catalogue, open_catalogue, open_index
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
 from recalld_daemon.paths import Home
+from recalld_daemon.recall.budget import Budget, Costs
 from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.cross import CrossEncoding, from_thread
 from recalld_daemon.recall.stages import Deepener
@@ -61,6 +64,8 @@ class Memory:
     turns: trio.CapacityLimiter
     scopes: dict[str, int]
     write_ahead: WriteAhead
+    extracts: Extracts  # empty until it is filled, and then kept
+    costs: Costs = field(default_factory=Costs)  # of each stage of a recall, as measured here
     index: FaissIndex | None = None
     catalogue: Catalogue | None = None
     ingest: Ingest | None = None
@@ -72,11 +77,12 @@ class Memory:
 
     @classmethod
     def open(cls, home: Home) -> Memory:
-        """Open or make the store. Raises StoreError."""
+        """Open or make the store; what other extractors made is marked to be made anew. Raises StoreError."""
         writer = open_writer(home.database)
+        writer.adopt_recipe(RULES)
         reader = open_reader(home.database)
         turns = trio.CapacityLimiter(1)
-        return cls(home, writer, reader, turns, reader.scopes(), WriteAhead(writer, turns))
+        return cls(home, writer, reader, turns, reader.scopes(), WriteAhead(writer, turns), Extracts(reader))
 
     def close(self) -> None:
         if self.index is not None:
@@ -103,6 +109,7 @@ class Memory:
         catalogue = self.catalogue
         if catalogue is not None:
             await self._turn(lambda: catalogue.learn(ids))
+        await self._turn(lambda: self.extracts.learn(ids))
         if self.ingest is not None:
             self.ingest.wake()
 
@@ -126,6 +133,7 @@ class Memory:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
             nursery.start_soon(self._open_catalogue, self.ingest, feed)
+            nursery.start_soon(self._fill_extracts, self.ingest)
             nursery.start_soon(partial(self._open_index, live, self.ingest, feed, config.late_interaction))
             nursery.start_soon(self._keep_saved, config)
             nursery.start_soon(self._follow_scopes, rescoped)
@@ -146,6 +154,15 @@ class Memory:
         feed.emit("catalogue.open", passages=catalogue.state().passages, ms=ms)
         log.info("catalogue open: %d passages in %d ms", catalogue.state().passages, ms)
 
+    async def _fill_extracts(self, ingest: Ingest) -> None:
+        """Facts, subjects and times; what is written meanwhile is announced, and read after it was written."""
+        began = time.monotonic()
+        await self._patiently(lambda: self._turn(lambda: ingest.attach_extracts(self.extracts)))
+        await self._patiently(lambda: trio.to_thread.run_sync(self.extracts.fill))
+        state = self.extracts.state()
+        seconds = time.monotonic() - began
+        log.info("extracts open: %d facts, %d subjects in %.1f s", state.facts, state.subjects, seconds)
+
     async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
         began = time.monotonic()
@@ -155,11 +172,15 @@ class Memory:
         self.index, self._recaller = index, None
         await self._patiently(lambda: self._turn(lambda: self.writer.set_live(encoder, 0)))
         state = index.state()
-        await self.recaller(live, late_interaction).run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None)
+        for costs in (Costs(), self.costs):  # the first is cold: what it costs is not what recalls will cost
+            budget = Budget(math.inf, costs)
+            recaller = self.recaller(live, late_interaction)
+            await recaller.run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None, budget=budget)
         gc.collect()
         gc.freeze()  # what is open stays open: later collections need not walk it
         feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
         log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
+        await self._patiently(lambda: trio.to_thread.run_sync(partial(self.extracts.attach, encoder, 0)))
 
     async def _opened(self, loaded: Loaded) -> tuple[int, FaissIndex]:
         """The encoder's id, and its index. Raises OSError, StoreError."""

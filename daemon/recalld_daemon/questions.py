@@ -18,11 +18,12 @@ from recalld_daemon.events import EventFeed
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.ingest.redact import redact
 from recalld_daemon.journal import Journal
-from recalld_daemon.recall import gate
+from recalld_daemon.recall import gate, packing
 from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.locate import locate
 from recalld_daemon.recall.offer import date_of, snippet_of
 from recalld_daemon.recall.query import query_of, terms_of
-from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Focus, Passage, Query, View
+from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Focus, Passage, Query, View, When
 from recalld_daemon.scopes import project_of
 from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
@@ -73,6 +74,8 @@ class Answers:
                 reply(answer)
             case wire.Search():
                 reply(await self._search(question))
+            case wire.Pack():
+                reply(await self._pack(question))
             case wire.Remember():
                 reply(await self._remember(question))
             case wire.Feedback():
@@ -157,6 +160,37 @@ class Answers:
         rows = [hit_of(c, known[c.passage], query, keys.get(known[c.passage].scope, "")) for c in found]
         hits = [row for row in rows if row is not None]
         return wire.Hits(hits=hits, stage=answer.stage, ms=round(answer.ms, 3))
+
+    async def _pack(self, wish: wire.Pack) -> wire.FromDaemon:
+        query = search_query(wish.query)
+        if not any(letter.isalnum() for letter in query.text):
+            return wire.Packed()
+        answers: list[Answer] = []
+        view = self._view(wish.session, wish.cwd, wish.all_scopes, wish.as_of)
+        await self.recaller().run(query, view, frozenset(), answers.append)
+        if not answers:
+            return wire.Packed()
+        block = await trio.to_thread.run_sync(self._packed, answers[-1], query, wish.token_budget)
+        return wire.Packed(
+            text=block.text, tokens=block.tokens, passages=len(block.quoted), left_out=block.left_out,
+            stage=answers[-1].stage, ms=round(answers[-1].ms, 3),
+        )  # fmt: skip
+
+    def _packed(self, answer: Answer, query: Query, token_budget: int) -> packing.Block:
+        """Reads what may be quoted, and whether it still stands in its files."""
+        ids = gate.depth_of(answer, packing.PACK_DEPTH)
+        known = {passage.id: passage for passage in self.reader.passages(ids)}
+        gate.decide(answer, list(known.values()), gate.Context(query), depth=packing.PACK_DEPTH)
+        chosen = packing.worth([c for c in answer.candidates[: packing.PACK_DEPTH] if c.passage in known], query)
+        times = self.reader.whens_of([candidate.passage for candidate in chosen])
+        columns = zip(times.passages.tolist(), times.starts.tolist(), times.ends.tolist(), times.grains, strict=True)
+        whens = packing.whens_by_passage((passage, When(start, end, grain)) for passage, start, end, grain in columns)
+        facts = [
+            packing.Fact(passage, place, candidate.focus, whens.get(passage.id, ()))
+            for candidate in chosen
+            if (passage := known[candidate.passage]) and (place := locate(passage, 0, len(passage.text)))
+        ]
+        return packing.pack(facts, token_budget)
 
     async def _remember(self, wish: wire.Remember) -> wire.FromDaemon:
         if not wish.text.strip(" \t\r\n\0"):

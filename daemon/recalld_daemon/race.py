@@ -9,7 +9,9 @@ chance in here, and all that decides a race lies in this file and in `race_recal
 - An answer is the best so far. It is sent at once (push), or kept until the outbox is asked (pull).
 - A boundary first tells what was taken (push), then passes: a recall whose own boundary it was slips; one that is
   `stale_after` boundaries past its own is dropped.
-- Once anything of a recall was shown, the rest is void, here and in the client, and it is cancelled.
+- Once anything of a recall was shown, the rest is void, here and in the client. If it still runs, another id goes on
+  with it, its *heir*: a deeper answer that holds something else may slip.
+- After a compaction all may come once more: the agent has lost what it was shown.
 - A new turn changes the context. The client forgets what it has not shown; what is pending here, and what recalls
   begun before may still answer, is rescored against the new turn before it is sent again.
 
@@ -25,38 +27,12 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import assert_never
 
+from recalld_daemon import race_events as ev
 from recalld_daemon.race_calls import Calls
-from recalld_daemon.race_events import (
-    MAX_OFFERS,
-    AnswerReady,
-    BoundaryReached,
-    CancelRecall,
-    Closed,
-    Deliver,
-    Delivered,
-    Delivery,
-    Dropped,
-    Event,
-    Instruction,
-    Offer,
-    OutboxAsked,
-    RaceLimits,
-    RecallFailed,
-    Rescore,
-    Rescored,
-    Resumed,
-    Send,
-    Settle,
-    Slipped,
-    StartRecall,
-    Stimulus,
-    Tick,
-    ToolEnded,
-    ToolStarted,
-    TurnBegan,
-)
-from recalld_daemon.race_recall import DEPTH, VERDICTS, Phase, RaceError, Recall, Recalls, Step
+from recalld_daemon.race_pace import Pace
+from recalld_daemon.race_recall import DEPTH, VERDICTS, Phase, RaceError, Recall, Recalls, Step, within
 from recalld_daemon.race_rules import broken_rules
+from recalld_daemon.recall.budget import Lengths
 from recalld_daemon.recall.types import Query
 from recalld_protocol.messages import Outcome
 
@@ -70,11 +46,12 @@ class Race:
         self,
         session: str,
         prefix: str,
-        delivery: Delivery,
-        limits: RaceLimits = RaceLimits(),  # noqa: B008  frozen
+        delivery: ev.Delivery,
+        limits: ev.RaceLimits = ev.RaceLimits(),  # noqa: B008  frozen
         boundary: int = 0,
         turn: int = 0,
         delivered: Iterable[int] = (),
+        lengths: Lengths | None = None,
     ) -> None:
         self.session = session
         self.delivery = delivery
@@ -83,12 +60,13 @@ class Race:
         self.turn = turn
         self.closed = False
         self.ignored_taken = 0  # ids reported as taken that were not on offer
-        self.log: deque[Stimulus] = deque(maxlen=limits.max_log)
+        self.log: deque[ev.Stimulus] = deque(maxlen=limits.max_log)
         self.context = 0  # changes of turn
         self.recalls = Recalls(prefix, limits)
         self.recalls.remember(delivered)
         self.calls = Calls(limits)
-        self._instructions: list[Instruction] = []
+        self.pace = Pace(lengths or Lengths(), self.calls)
+        self._instructions: list[ev.Instruction] = []
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,15 +78,15 @@ class Race:
         """The passages that were shown in this session, longest ago first."""
         return self.recalls.shown.keys()
 
-    def handle(self, event: Event, at: float) -> list[Instruction]:
+    def handle(self, event: ev.Event, at: float) -> list[ev.Instruction]:
         """What to do now that `event` happened at `at` (seconds, monotonic), in the order to do it in."""
         self._instructions = []
         if not self.closed:
             self._dispatch(event, at)
             self._begin_waiting(at)
-        elif isinstance(event, OutboxAsked):
-            self._do(Deliver((), event.number))
-        self.log.append(Stimulus(at, event, tuple(self._instructions)))
+        elif isinstance(event, ev.OutboxAsked):
+            self._do(ev.Deliver((), event.number))
+        self.log.append(ev.Stimulus(at, event, tuple(self._instructions)))
         return self._instructions
 
     def excluded(self, recall: str) -> frozenset[int]:
@@ -122,29 +100,35 @@ class Race:
 
     # ------------------------------------------------------------ events
 
-    def _dispatch(self, event: Event, at: float) -> None:
+    def _dispatch(self, event: ev.Event, at: float) -> None:
         match event:
-            case TurnBegan(turn, query):
+            case ev.TurnBegan(turn, query):
+                self.pace.turn_began(at)
                 self._turn_began(turn, query)
-            case ToolStarted(call, query, parent):
-                self._tool_started(call, query, parent, at)
-            case ToolEnded(call):
+            case ev.ToolStarted():
+                self._tool_started(event, at)
+            case ev.ToolEnded(call):
+                self.pace.call_ends(call, at)
                 self._make_due(self.calls.end(call, at))
-            case BoundaryReached(number, turn, taken):
+            case ev.BoundaryReached(number, turn, taken):
+                self.pace.boundary_passed(at)
                 self._boundary_reached(number, turn, taken)
-            case OutboxAsked(number):
+            case ev.OutboxAsked(number):
+                self.pace.boundary_passed(at)
                 self._outbox_asked(number)
-            case AnswerReady():
+            case ev.AnswerReady():
                 self._answer_ready(event)
-            case RecallFailed(recall, reason):
+            case ev.RecallFailed(recall, reason):
                 self._recall_failed(recall, reason)
-            case Rescored(recall, turn, keep):
+            case ev.Rescored(recall, turn, keep):
                 self._rescored(recall, turn, keep)
-            case Resumed(boundary, turn):
+            case ev.Resumed(boundary, turn):
                 self._resumed(boundary, turn)
-            case Closed():
+            case ev.Compacted():
+                self.recalls.new_epoch()
+            case ev.Closed():
                 self._close()
-            case Tick():
+            case ev.Tick():
                 self._expire(at)
             case _:
                 assert_never(event)
@@ -154,10 +138,10 @@ class Race:
             self._change_turn(turn, same=self.recalls.same_question(query))
         self._ask(query, turn=turn, due=True)
 
-    def _tool_started(self, call: str, query: Query, parent: str, at: float) -> None:
-        start = self.calls.start(call, parent, at)
+    def _tool_started(self, event: ev.ToolStarted, at: float) -> None:
+        start = self.calls.start(event.call, event.parent, at, event.name)
         if start != "duplicate":
-            self._ask(query, call=call, due=start == "overtaken")
+            self._ask(event.query, call=event.call, due=start == "overtaken")
             self._make_due(self.calls.expire(at))
 
     def _make_due(self, ended: list[str]) -> None:
@@ -180,14 +164,15 @@ class Race:
         """In push, all that could be delivered has been sent: delivering it here too could show it twice."""
         number = number or self.boundary + 1
         on_offer = [(o, r) for r in self.recalls for o, _ in r.out.values() if self.delivery == "pull"]
-        chosen = sorted(on_offer, key=lambda pair: -pair[0].probability)[:MAX_OFFERS]
-        self._do(Deliver(tuple(offer for offer, _ in chosen), number))
-        for recall in {r.id: r for _, r in chosen}.values():
-            self._show(recall, tuple(offer.id for offer, r in chosen if r is recall), number)
+        on_offer.sort(key=lambda pair: -pair[0].probability)
+        chosen = within((o for o, _ in on_offer), self.limits.max_snippets, self.limits.boundary_tokens)
+        self._do(ev.Deliver(chosen, number))
+        for recall in {r.id: r for offer, r in on_offer if offer in chosen}.values():
+            self._show(recall, tuple(offer.id for offer in chosen if offer.id in recall.out), number)
         if self.delivery == "pull":
             self._pass_boundary(number)
 
-    def _answer_ready(self, event: AnswerReady) -> None:
+    def _answer_ready(self, event: ev.AnswerReady) -> None:
         """A shallower answer than the last brings nothing but, perhaps, the end."""
         recall = self.recalls.get(event.recall)
         if recall is None or recall.phase is not Phase.RUNNING:
@@ -196,8 +181,8 @@ class Race:
             recall.stage = event.stage
             self._take_in(recall, event.offers)
         if event.final:
-            known = event.offers and not recall.best
-            self._finish(recall, "silent", "all of it was shown or is on offer already" if known else event.reason)
+            known = "all of it was shown, is on offer, or goes beyond the session's tokens"
+            self._finish(recall, "silent", known if event.offers and not recall.best else event.reason)
 
     def _recall_failed(self, recall_id: str, reason: str) -> None:
         recall = self.recalls.get(recall_id)
@@ -247,7 +232,7 @@ class Race:
         self._make_due(self.calls.expire(at))
         for recall in self.recalls:
             if recall.phase is Phase.RUNNING and at - recall.begun_at >= self.limits.recall_ttl_seconds:
-                self._do(CancelRecall(recall.id))
+                self._do(ev.CancelRecall(recall.id))
                 self._recall_failed(recall.id, f"no answer within {self.limits.recall_ttl_seconds:g} s")
 
     # ------------------------------------------------------------ asking
@@ -283,33 +268,34 @@ class Race:
         """The newer one serves what the older one did, as far as one can; calls beyond that are told it is over."""
         overflow = newer.inherit(older, self.limits.max_calls_per_recall)
         older.outcome = "merged"
-        self._do(Settle(older.id, (), 0, "merged", "none", f"merged into {newer.id}"))
+        self._do(ev.Settle(older.id, (), 0, "merged", "none", f"merged into {newer.id}"))
         if overflow:
             self._turn_away(0, overflow, "silent", f"more calls at once than {newer.id} can serve")
         self.recalls.end(older, Step.MERGE, "merged")
 
     def _turn_away(self, turn: int, calls: tuple[str, ...], outcome: Outcome, reason: str) -> None:
-        self._do(Settle(self.recalls.new_id(), calls, turn, outcome, "none", reason))
+        self._do(ev.Settle(self.recalls.new_id(), calls, turn, outcome, "none", reason))
         self.recalls.counts[outcome] += 1
 
     def _begin_waiting(self, at: float) -> None:
         waiting = self.recalls.waiting()
         if waiting is not None and self.recalls.running() < self.limits.max_running:
             self.recalls.begin(waiting, at)
-            self._do(StartRecall(waiting.id, waiting.query, waiting.turn, waiting.calls))
+            budget_ms = self.pace.budget_ms(waiting, at)
+            self._do(ev.StartRecall(waiting.id, waiting.query, waiting.turn, waiting.calls, budget_ms))
 
     # ------------------------------------------------------------ offering
 
-    def _take_in(self, recall: Recall, offers: tuple[Offer, ...]) -> None:
-        if len({*recall.out, *(o.id for o in offers[:MAX_OFFERS])}) > self.limits.max_ids:
+    def _take_in(self, recall: Recall, offers: tuple[ev.Offer, ...]) -> None:
+        if len({*recall.out, *(o.id for o in offers[: ev.MAX_OFFERS])}) > self.limits.max_ids:
             return
         if recall.context == self.context or not offers:
             self._offer(recall, offers)
         else:
-            recall.best = offers[:MAX_OFFERS]
+            recall.best = offers[: ev.MAX_OFFERS]
             self._rescore(recall)
 
-    def _offer(self, recall: Recall, offers: tuple[Offer, ...]) -> None:
+    def _offer(self, recall: Recall, offers: tuple[ev.Offer, ...]) -> None:
         """These fit the conversation as it is now: they are its best, and go out."""
         recall.best = self.recalls.offerable(recall, offers)
         if self.delivery == "pull":
@@ -318,13 +304,13 @@ class Race:
         if self.delivery == "push" and (recall.best or recall.held):
             recall.held = bool(recall.best)
             recall.sent_at = self.boundary if recall.own is None else recall.own - 1
-            self._do(Send(recall.id, recall.stage, self.turn, recall.sent_at, recall.best))
+            self._do(ev.Send(recall.id, recall.stage, self.turn, recall.sent_at, recall.best))
 
     def _rescore(self, recall: Recall) -> None:
         if recall.best and recall.rescoring is None:
             ids = tuple(o.id for o in recall.best)
             recall.rescoring = frozenset(ids)
-            self._do(Rescore(recall.id, ids, self.turn))
+            self._do(ev.Rescore(recall.id, ids, self.turn))
 
     def _change_turn(self, turn: int, same: Recall | None = None) -> None:
         """All that is not shown waits to be rescored, but for `same`, which asks what the new turn asks."""
@@ -342,14 +328,23 @@ class Race:
     # ------------------------------------------------------------ boundaries and ends
 
     def _show(self, recall: Recall, ids: tuple[str, ...], number: int) -> None:
-        """These were shown at boundary `number`; the rest of the recall is void."""
+        """These were shown at boundary `number`; the rest of it is void. What runs has an heir, if none waits."""
         timing, shown = recall.timing_at(number), [recall.out[id] for id in ids]
+        running = recall.phase is Phase.RUNNING
+        heir = recall.heir(self.recalls.new_id(), max(number, self.boundary)) if running and self._room() else None
         self.recalls.remember(offer.passage for offer, _ in shown)
-        self._do(Delivered(recall.id, ids, timing, number, shown[0][1]))
-        if recall.phase is Phase.RUNNING:
-            self._do(CancelRecall(recall.id))
-            self._settle(recall, "ready", "shown; a deeper answer is not wanted")
+        self.recalls.tokens += sum(offer.tokens for offer, _ in shown)
+        self._do(ev.Delivered(recall.id, ids, timing, number, shown[0][1]))
+        if running:
+            self._do(ev.Continue(recall.id, heir.id) if heir else ev.CancelRecall(recall.id))
+            self._settle(recall, "ready", "shown; what a deeper answer has beyond it may follow")
         self.recalls.end(recall, Step.TAKE, timing)
+        if heir:
+            self.recalls.add(heir)
+
+    def _room(self) -> bool:
+        """Whether nobody waits for the place of a recall that was shown."""
+        return self.recalls.waiting() is None
 
     def _pass_boundary(self, number: int) -> None:
         """A number that repeats or goes back is an old report: it makes nothing older."""
@@ -358,7 +353,7 @@ class Race:
         self.boundary = number
         for recall in self.recalls:
             if recall.slips_at(number):
-                self._do(Slipped(recall.id, number))
+                self._do(ev.Slipped(recall.id, number))
             if recall.is_stale(number, self.limits.stale_after):
                 self._lapse(recall, f"stale: {self.limits.stale_after} boundaries passed without it")
 
@@ -376,7 +371,7 @@ class Race:
         if recall.outcome is not None:
             raise RaceError(f"recall {recall.id} is settled twice: {recall.outcome!r}, then {outcome!r}")
         recall.outcome = outcome
-        self._do(Settle(recall.id, recall.calls, recall.turn, outcome, recall.stage, reason))
+        self._do(ev.Settle(recall.id, recall.calls, recall.turn, outcome, recall.stage, reason))
 
     def _lapse(self, recall: Recall, reason: str) -> None:
         """Given up. A withdrawn one has been told already: it only leaves."""
@@ -384,17 +379,17 @@ class Race:
             self.recalls.end(recall, Step.SILENT, recall.outcome or "silent")
             return
         if recall.phase is Phase.RUNNING:
-            self._do(CancelRecall(recall.id))
+            self._do(ev.CancelRecall(recall.id))
         if recall.outcome is None:
             self._settle(recall, "stale", reason)
         if recall.best:
-            self._do(Dropped(recall.id, reason))
+            self._do(ev.Dropped(recall.id, reason))
         self.recalls.end(recall, Step.LAPSE, "stale")
 
     def _drop_if_emptied(self, recall: Recall) -> None:
         if recall.phase is Phase.PENDING and not recall.best:
-            self._do(Dropped(recall.id, "stale: a new turn came, and none of it is of use there"))
+            self._do(ev.Dropped(recall.id, "stale: a new turn came, and none of it is of use there"))
             self.recalls.end(recall, Step.LAPSE, "stale")
 
-    def _do(self, instruction: Instruction) -> None:
+    def _do(self, instruction: ev.Instruction) -> None:
         self._instructions.append(instruction)

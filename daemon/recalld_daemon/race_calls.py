@@ -19,6 +19,8 @@ Start = Literal["new", "overtaken", "duplicate"]
 class OpenCall:
     parent: str
     seen_at: float  # seconds; when it, or a call within it, last started or ended
+    name: str = ""  # the tool's
+    started_at: float = 0.0
 
 
 class Calls:
@@ -29,7 +31,7 @@ class Calls:
         self.open: dict[str, OpenCall] = {}  # longest without a sign of life first
         self.ended: dict[str, bool] = {}  # oldest first -> whether its start was seen
 
-    def start(self, call: str, parent: str, at: float) -> Start:
+    def start(self, call: str, parent: str, at: float, name: str = "") -> Start:
         """ "overtaken": its end was here first, so it is over already; "duplicate": it was here before."""
         if self.ended.get(call) is False:
             self.ended[call] = True
@@ -37,7 +39,7 @@ class Calls:
         if call in self.open or call in self.ended:
             return "duplicate"
         self._touch(parent, at)
-        self.open[call] = OpenCall(parent, at)
+        self.open[call] = OpenCall(parent, at, name, at)
         return "new"
 
     def end(self, call: str, at: float) -> list[str]:

@@ -6,7 +6,7 @@ socket, a task or a clock, so a race can be played in a test like a conversation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from recalld_daemon.recall.types import Query, Stage
@@ -25,6 +25,7 @@ class Offer:
     id: str
     passage: int  # the store's passage id: what must not be shown twice
     probability: float  # the gate's, calibrated
+    tokens: int = 0  # that showing it costs the agent's context
 
 
 # ---------------------------------------------------------------- events: what happened
@@ -43,6 +44,7 @@ class ToolStarted:
     call: str
     query: Query
     parent: str = ""  # the enclosing call, where a subagent made this one
+    name: str = ""  # the tool's: how long it will take is guessed by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """The host has compacted the agent's context: what was shown stands there no more, and may come once more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The session is over: the client said so, or its lease ran out."""
 
@@ -112,7 +119,7 @@ class Tick:
 
 Event = (
     TurnBegan | ToolStarted | ToolEnded | BoundaryReached | OutboxAsked | AnswerReady
-    | RecallFailed | Rescored | Resumed | Closed | Tick
+    | RecallFailed | Rescored | Resumed | Compacted | Closed | Tick
 )  # fmt: skip
 
 
@@ -121,12 +128,27 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class StartRecall:
-    """Run this query. `turn`: the turn it serves (0: tool calls only); `calls`: the tool calls it serves."""
+    """Run this query. `turn`: the turn it serves (0: tool calls only); `calls`: the tool calls it serves.
+
+    `budget_ms`: the time until its boundary is expected, by what is known of the turn or the tools.
+    """
 
     recall: str
     query: Query
     turn: int
     calls: tuple[str, ...]
+    budget_ms: float = field(default=0.0, compare=False)  # a guess is no part of what is to be done
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """`recall` was shown before its deepest answer was there: what comes of it from now on is another recall's, `heir`.
+
+    The heir serves nobody by name. It is late for the boundary that its parent won, and has what that one lacked.
+    """
+
+    recall: str
+    heir: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +233,7 @@ class Dropped:
 
 
 Instruction = (
-    StartRecall | CancelRecall | Send | Deliver | Delivered | Slipped | Settle | Rescore | Dropped
+    StartRecall | Continue | CancelRecall | Send | Deliver | Delivered | Slipped | Settle | Rescore | Dropped
 )  # fmt: skip
 
 
@@ -230,6 +252,9 @@ class RaceLimits:
 
     max_running: int = 2  # recalls at once: two cores, and a session must not starve the others
     stale_after: int = 2  # boundaries after its own at which an offer may still be shown; `Welcome` tells the client
+    max_snippets: int = MAX_OFFERS  # at one boundary, of all recalls together; `Welcome` tells the client
+    boundary_tokens: int = 240  # at one boundary: three lines of eighty; `Welcome` tells the client
+    session_tokens: int = 8_000  # shown in one session; a usual line has some forty
     max_live: int = 32  # recalls running or waiting for a boundary; a boundary shows three snippets, so this is plenty
     max_rescored: int = 8  # pending recalls scored anew at a new turn, the newest; the others are dropped
     max_ids: int = 24  # offer ids per recall: three snippets, four stages, and each stage answering twice

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from recalld_daemon.race_events import MAX_OFFERS, Offer, RaceLimits, Timing
+from recalld_daemon.race_events import Offer, RaceLimits, Timing
 from recalld_daemon.recall.types import Query, Stage
 from recalld_protocol.messages import Outcome
 
@@ -159,6 +159,12 @@ class Recall:
         self.due = self.due or (older.due and older.own is None)
         return calls[:-max_calls]
 
+    def heir(self, id: str, number: int) -> Recall:
+        """Who goes on with what this one, shown at boundary `number` while it runs, has not found: late from birth."""
+        return Recall(
+            id, self.query, 0, (), self.context, True, Phase.RUNNING, self.begun_at, own=number, missed=number
+        )
+
     def renumber(self, shift: int) -> None:
         """The client's boundary counter moved by `shift` (< 0). An own one stays positive: the wire knows no less."""
         self.own = None if self.own is None else max(1, self.own + shift)
@@ -178,6 +184,7 @@ class Recalls:
         self.issued = 0
         self.last_id = ""
         self.shown: dict[int, None] = {}  # passages, longest ago first
+        self.tokens = 0  # shown in this session
         self._prefix = prefix
         self._limits = limits
         self._last_key = ""  # "": the last one gave no answer that was seen
@@ -241,10 +248,21 @@ class Recalls:
         return {o.passage for r in self if r is not recall for o, _ in r.out.values()} | self.shown.keys()
 
     def offerable(self, recall: Recall, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-        """At most MAX_OFFERS of these, in their order, each passage once and none that is withheld."""
+        """At most `max_snippets` of these, in their order, each passage once, none withheld, all within the tokens."""
         withheld = self.withheld(recall)
         first = {offer.passage: offer for offer in reversed(offers)}
-        return tuple(o for o in offers if first[o.passage] is o and o.passage not in withheld)[:MAX_OFFERS]
+        free = [o for o in offers if first[o.passage] is o and o.passage not in withheld]
+        return within(free, self._limits.max_snippets, min(self._limits.boundary_tokens, self._left(recall)))
+
+    def _left(self, recall: Recall) -> int:
+        """Tokens that may still be shown in this session, if all is shown that is out with others."""
+        out = sum(o.tokens for r in self if r is not recall for o, _ in r.out.values())
+        return self._limits.session_tokens - self.tokens - out
+
+    def new_epoch(self) -> None:
+        """The agent has lost what it was shown, and may be told it again; what was asked last may be asked again."""
+        self.shown.clear()
+        self._last_key = ""
 
     def remember(self, passages: Iterable[int]) -> None:
         for passage in passages:
@@ -252,3 +270,17 @@ class Recalls:
             self.shown[passage] = None
         while len(self.shown) > self._limits.max_delivered:
             del self.shown[next(iter(self.shown))]
+
+
+def within(offers: Iterable[Offer], count: int, tokens: int) -> tuple[Offer, ...]:
+    """At most `count` of these, in order, that together cost at most `tokens`; one that is too long is passed over.
+
+    >>> within([Offer("a", 1, 0.9, 50), Offer("b", 2, 0.8, 60), Offer("c", 3, 0.7, 30)], 3, 90)[1].id
+    'c'
+    """
+    chosen: list[Offer] = []
+    for offer in offers:
+        if len(chosen) < count and offer.tokens <= tokens:
+            chosen.append(offer)
+            tokens -= offer.tokens
+    return tuple(chosen)

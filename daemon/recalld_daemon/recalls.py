@@ -7,6 +7,7 @@ before it only where the last is late, in a thread beside, so that the cascade n
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +21,14 @@ from msgspec.structs import replace
 from recalld_daemon.book import LiveSession, Pending, Trace
 from recalld_daemon.race_events import MAX_OFFERS, AnswerReady, Offer, RecallFailed, StartRecall
 from recalld_daemon.recall import gate
+from recalld_daemon.recall.budget import JUDGE, Budget, Costs
 from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.gate_model import FALSE_RATE
+from recalld_daemon.recall.habituation import NO_HABITS, Habits
 from recalld_daemon.recall.offer import snippets_for
 from recalld_daemon.recall.types import Answer, Candidate, Passage, PassageReader, Query
 from recalld_protocol.messages import Snippet
+from recalld_protocol.tokens import snippet_tokens
 
 JUDGING_THREADS = 4  # at once; each is mostly SQLite and file reads
 GRACE_SECONDS = 0.006  # how long a fused answer waits for the late one: judging both costs more than that difference
@@ -36,6 +41,7 @@ Tell = Callable[[LiveSession, AnswerReady | RecallFailed], None]
 class Settings:
     max_snippets: int = MAX_OFFERS
     threshold_shift: float = 0.0  # log-odds
+    false_rate: float = FALSE_RATE
     inject: bool = True
 
 
@@ -51,27 +57,35 @@ class Judged:
 
 
 class _Judging:
-    """One recall's judgements. The last answer's is made in the recall's own thread, before the answer is out."""
+    """One recall's judgements. What is `closed` is judged in the recall's own thread, before the answer is out."""
 
-    def __init__(self, judge: Callable[[Answer], Judged]) -> None:
-        self.judge = judge
-        self._last: Judged | None = None
+    def __init__(self, judge: Callable[[Answer], Judged], budget: Budget) -> None:
+        self.judge, self._budget = judge, budget
+        self._ready: tuple[Judged, ...] = ()  # at most two: before a stage that comes too late, and the last
 
-    def last(self, answer: Answer) -> None:
-        self._last = self.judge(answer)
-
-    def is_last(self, answer: Answer) -> bool:
-        return self._last is not None and self._last.answer is answer
+    def close(self, answer: Answer) -> None:
+        began = time.monotonic()
+        self._ready = (*self._ready, self.judge(answer))
+        self._budget.spent(JUDGE, (time.monotonic() - began) * 1000.0)
 
     def ready(self, answer: Answer) -> Judged | None:
-        return self._last if self.is_last(answer) else None
+        return next((judged for judged in self._ready if judged.answer is answer), None)
 
 
 class Recalls:
     """`active` counts the recalls under way: bulk work waits while there are any."""
 
-    def __init__(self, recaller: Callable[[], Recaller], reader: PassageReader, settings: Settings, tell: Tell) -> None:
+    def __init__(
+        self,
+        recaller: Callable[[], Recaller],
+        reader: PassageReader,
+        settings: Settings,
+        tell: Tell,
+        costs: Costs | None = None,
+        habits: Callable[[], Habits] = lambda: NO_HABITS,
+    ) -> None:
         self._recaller, self._reader, self._settings, self._tell = recaller, reader, settings, tell
+        self.costs, self._habits = costs or Costs(), habits
         self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
         self.active = 0
         self._idle = trio.Event()
@@ -92,9 +106,10 @@ class Recalls:
                 await self._recall(live, start, began)
         except Exception as error:
             log.exception("recall %s", start.recall)
-            self._tell(live, RecallFailed(start.recall, f"{type(error).__name__}: {error}"[:200]))
+            self._tell(live, RecallFailed(live.now_of(start.recall), f"{type(error).__name__}: {error}"[:200]))
         finally:
-            live.running.pop(start.recall, None)
+            live.running.pop(live.now_of(start.recall), None)
+            live.heirs.pop(start.recall, None)
             self.active -= 1
             if not self.active:
                 self._idle.set()
@@ -111,18 +126,21 @@ class Recalls:
             texts=live.conversation.texts(),
             opened=start.query.opened,
             shift=self._settings.threshold_shift,
+            false_rate=self._settings.false_rate,
+            habits=self._habits(),
         )
-        judging = _Judging(partial(self._judge, live.id, start, context))
+        budget = Budget(start.budget_ms, self.costs)
+        judging = _Judging(partial(self._judge, live, start, context), budget)
         send, receive = trio.open_memory_channel[Answer](8)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._retrieve, live, start.query, shown, send, judging.last)
+            nursery.start_soon(self._retrieve, live, start.query, shown, send, judging.close, budget)
             final = False
             async for answer in receive:
                 judged = judging.ready(answer) or await self._judge_early(receive, answer, judging)
-                final = judging.is_last(judged.answer)
+                final = judged.answer.final
                 self._answer(live, start, judged, began, final)
         if not final:
-            self._tell(live, RecallFailed(start.recall, "its last answer could not be judged"))
+            self._tell(live, RecallFailed(live.now_of(start.recall), "its last answer could not be judged"))
 
     async def _retrieve(
         self,
@@ -130,10 +148,11 @@ class Recalls:
         query: Query,
         exclude: frozenset[int],
         send: trio.MemorySendChannel[Answer],
-        last: Callable[[Answer], None],
+        close: Callable[[Answer], None],
+        budget: Budget,
     ) -> None:
         with send:
-            await self._recaller().run(query, live.view(), exclude, send.send_nowait, last)
+            await self._recaller().run(query, live.view(), exclude, send.send_nowait, close, budget)
 
     async def _judge_early(
         self, receive: trio.MemoryReceiveChannel[Answer], answer: Answer, judging: _Judging
@@ -146,9 +165,10 @@ class Recalls:
                     return judged
         return await trio.to_thread.run_sync(judging.judge, answer, limiter=self._limiter)
 
-    def _judge(self, session: str, start: StartRecall, context: gate.Context, answer: Answer) -> Judged:
+    def _judge(self, live: LiveSession, start: StartRecall, context: gate.Context, answer: Answer) -> Judged:
         passages = self._reader.passages(gate.depth_of(answer))
-        others = [passage for passage in passages if PurePath(passage.path).stem != session]
+        others = [passage for passage in passages if PurePath(passage.path).stem != live.id]
+        context = dataclasses.replace(context, seen=live.seen)  # what was shown since the recall began too
         decision = gate.decide(answer, others, context)
         offers = offers_of(start.recall, snippets_for(decision.passed, passages, start.query))
         passing = frozenset(c.passage for c in answer.candidates if passes_but_for_known(c))
@@ -158,17 +178,17 @@ class Recalls:
         return Judged(answer, passages, offers[: self._settings.max_snippets], passing, reason)
 
     def _answer(self, live: LiveSession, start: StartRecall, judged: Judged, began: float, final: bool) -> None:
-        stage = judged.answer.stage
-        trace = live.traces.get(start.recall)
+        stage, recall = judged.answer.stage, live.now_of(start.recall)
+        trace = live.traces.get(recall)
         if trace is not None:
             trace.stage_ms.setdefault(stage, (trio.current_time() - began) * 1000)
             trace.answer, trace.passages = judged.answer, judged.passages
         if start.turn and start.turn >= live.standing[0]:
             live.standing = (start.turn, judged.passing)
         for pending in judged.offers:
-            live.keep(pending)
+            live.keep(dataclasses.replace(pending, recall=recall))
         offers = tuple(pending.offer for pending in judged.offers)
-        self._tell(live, AnswerReady(start.recall, stage, offers, final, "" if offers else judged.reason))
+        self._tell(live, AnswerReady(recall, stage, offers, final, "" if offers else judged.reason))
 
 
 def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]]) -> list[Pending]:
@@ -176,7 +196,7 @@ def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]]) -> lis
     result = []
     for rank, (candidate, snippet) in enumerate(snippets, 1):
         key = f"{recall}-{candidate.passage}"
-        offer = Offer(key, candidate.passage, snippet.probability)
+        offer = Offer(key, candidate.passage, snippet.probability, snippet_tokens(snippet))
         result.append(Pending(offer, replace(snippet, id=key), recall, rank, candidate.fused))
     return result
 

@@ -27,6 +27,7 @@ from recalld_daemon.book import SessionBook
 from recalld_daemon.config import Config
 from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
+from recalld_daemon.habits import HabitWatch
 from recalld_daemon.journal import Journal
 from recalld_daemon.keys import read_clients, read_secret
 from recalld_daemon.lock import AlreadyRunning, held_lock
@@ -142,12 +143,13 @@ class Service:
         live = LiveWorker(self._choice(), on_change=partial(self._worker_changed, feed, "live"))
         bulk = BulkWorker(self._choice(), on_change=partial(self._worker_changed, feed, "bulk"))
         book = SessionBook(
-            self._epoch, RaceLimits(stale_after=config.stale_after), config.heartbeat_seconds,
+            self._epoch, self._limits(), config.heartbeat_seconds,
             config.session_idle_seconds, config.max_sessions, memory.scopes.get, memory.reader.delivered_passages,
         )  # fmt: skip
         welcome = Welcome(
             version=PROTOCOL_VERSIONS[-1], epoch=self._epoch, daemon=__version__, pid=os.getpid(),
             heartbeat_seconds=config.heartbeat_seconds, stale_after=config.stale_after,
+            max_snippets=config.max_snippets, boundary_tokens=config.boundary_tokens,
         )  # fmt: skip
         recaller = partial(memory.recaller, live, config.late_interaction)
         answers = Answers(book, memory.reader, journal, feed, recaller, memory.scopes, memory.kick)
@@ -156,8 +158,12 @@ class Service:
             nursery.start_soon(answers.answer, question, reply)
 
         desk = Desk(sockets.router, book, journal, feed, welcome, ask, nursery)
-        settings = Settings(config.max_snippets, config.threshold_shift, config.inject)
-        desk.recalls = Recalls(recaller, memory.reader, settings, desk.answered)
+        settings = Settings(config.max_snippets, config.threshold_shift, config.false_rate, config.inject)
+        habits = HabitWatch(memory.reader)
+        nursery.start_soon(habits.serve)
+        desk.recalls = Recalls(
+            recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now
+        )  # fmt: skip
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls)
         answers.topics = partial(self._topics, parts)
         return parts
@@ -190,6 +196,13 @@ class Service:
         log.info("drained in %.0f ms", (trio.current_time() - now) * 1000)
 
     # ------------------------------------------------------------ small
+
+    def _limits(self) -> RaceLimits:
+        config = self._config
+        return RaceLimits(
+            stale_after=config.stale_after, max_snippets=config.max_snippets,
+            boundary_tokens=config.boundary_tokens, session_tokens=config.session_tokens,
+        )  # fmt: skip
 
     def _choice(self) -> ModelChoice:
         config = self._config
@@ -250,6 +263,7 @@ class Service:
                 "live_worker_mb": rss_mb(live.pid), "bulk_worker_mb": rss_mb(bulk.pid),
             },
             "races": dict(parts.desk.counts()),
+            "expected_ms": dict(parts.recalls.costs.table()),
             "sessions": {"open": len(parts.book), "connected": connected},
             "paths": {
                 "database": str(self._home.database), "index": str(self._home.index),

@@ -85,6 +85,11 @@ class Conversation:
         """These snippets were put before the agent."""
         self._shown.extend(text[:TOOL_HEAD_CHARS] for text in texts)
 
+    def compacted(self) -> None:
+        """The agent has lost what it was shown and what it did; what the user wants of it stands in its summary."""
+        self._shown.clear()
+        self._tools.clear()
+
     def texts(self) -> tuple[str, ...]:
         """What the agent has before it, newest of each kind: what need not be recalled. About 20 KB at most."""
         return tuple(text for text in (self._user, self._assistant, *self._tools, *self._shown) if text)

@@ -128,6 +128,10 @@ class Feedback(Message, frozen=True, kw_only=True, tag="feedback"):
     key: ShortText = ""
 
 
+class Compacted(Message, frozen=True, kw_only=True, tag="compacted"):
+    """The host has compacted the agent's context: what was shown stands there no more, and may come once more."""
+
+
 class Bye(Message, frozen=True, kw_only=True, tag="bye"):
     """The session is over."""
 
@@ -154,6 +158,16 @@ class Search(Message, frozen=True, kw_only=True, tag="search"):
 
     query: Text
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    cwd: PathText = ""
+    all_scopes: bool = False
+    as_of: Moment | None = None
+
+
+class Pack(Message, frozen=True, kw_only=True, tag="pack"):
+    """All that is remembered about something, in one block within so many tokens. Answered by `packed`."""
+
+    query: Text
+    token_budget: Annotated[int, Meta(ge=50, le=1_500)] = 1_000
     cwd: PathText = ""
     all_scopes: bool = False
     as_of: Moment | None = None
@@ -195,6 +209,8 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     pid: Count = 0
     heartbeat_seconds: float = 5.0
     stale_after: Count = 2  # boundaries after which a late snippet is dropped
+    max_snippets: Annotated[int, Meta(ge=1, le=3)] = 3  # at one boundary, of all recalls together
+    boundary_tokens: Count = 0  # at one boundary, counted as in recalld_protocol.tokens; 0: no bound
 
 
 class Problem(Message, frozen=True, kw_only=True, tag="problem"):
@@ -274,6 +290,17 @@ class Hits(Message, frozen=True, kw_only=True, tag="hits"):
     ms: float = 0.0
 
 
+class Packed(Message, frozen=True, kw_only=True, tag="packed"):
+    """Answers `pack`: quoted facts, one a line, oldest first; "" when nothing is known."""
+
+    text: Text = ""
+    tokens: Count = 0  # of `text`, counted as in recalld_protocol.tokens
+    passages: Count = 0  # that `text` quotes
+    left_out: Count = 0  # that fit the query too, and for which there was no room
+    stage: Stage = "none"
+    ms: float = 0.0
+
+
 class Status(Message, frozen=True, kw_only=True, tag="status"):
     """The daemon's state, by topic: {"races": {"won": 3, ...}, "models": {...}}. Keys in docs/status.md."""
 
@@ -294,6 +321,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     won: Count = 0
     slipped: Count = 0
     silent: Count = 0
+    tokens: Count = 0  # shown to it since the daemon knows it
 
 
 class Sessions(Message, frozen=True, kw_only=True, tag="sessions"):
@@ -333,11 +361,11 @@ class Event(Message, frozen=True, kw_only=True, tag="event"):
 
 
 FromAgent = (
-    Hello | Turn | Said | ToolStarted | ToolEnded | Boundary | Outbox | Feedback | Bye
-    | Ping | Remember | Search | StatusAsk | SessionsAsk | WhyAsk
+    Hello | Turn | Said | ToolStarted | ToolEnded | Boundary | Outbox | Feedback | Compacted | Bye
+    | Ping | Remember | Search | Pack | StatusAsk | SessionsAsk | WhyAsk
 )  # fmt: skip
 FromDaemon = (
     Welcome | Problem | Inject | Settled | Injections | Acked
-    | Pong | Remembered | Hits | Status | Sessions | Why
+    | Pong | Remembered | Hits | Packed | Status | Sessions | Why
 )  # fmt: skip
 AnyMessage = FromAgent | FromDaemon | Event

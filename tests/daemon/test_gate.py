@@ -7,19 +7,8 @@ import json
 import pytest
 
 from recall_made import answer, found, passage
-from recalld_daemon.recall.gate import (
-    GATE_DEPTH,
-    SHOWN_LIMIT,
-    Context,
-    Decision,
-    Model,
-    decide,
-    depth_of,
-    model_of,
-    models,
-    stage_of,
-    stopped_by,
-)
+from recalld_daemon.recall.gate import GATE_DEPTH, SHOWN_LIMIT, Context, Decision, decide, depth_of, stopped_by
+from recalld_daemon.recall.gate_model import Model, model_of, models, stage_of
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.signals import FEATURES
 from recalld_daemon.recall.types import Answer, Candidate, Focus, Passage, Query

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from playbook import Like, Playbook, Wait, ask, offer, play
@@ -11,12 +13,15 @@ from recalld_daemon.race_events import (
     BoundaryReached,
     CancelRecall,
     Closed,
+    Compacted,
+    Continue,
     Deliver,
     Delivered,
     Dropped,
     OutboxAsked,
     RaceLimits,
     RecallFailed,
+    Resumed,
     Send,
     Settle,
     Slipped,
@@ -27,6 +32,7 @@ from recalld_daemon.race_events import (
     TurnBegan,
 )
 from recalld_daemon.race_recall import TRANSITIONS, Phase, Recall, Step
+from recalld_daemon.recall.budget import TOOL_MS, TURN, Lengths
 
 A, B, C = ask("alpha"), ask("beta"), ask("gamma")
 
@@ -226,7 +232,7 @@ def test_after_its_final_answer_a_recall_is_not_heard_any_more() -> None:
     )
 
 
-def test_once_something_of_it_was_taken_the_rest_is_void_and_it_is_cancelled() -> None:
+def test_once_something_of_it_was_taken_the_rest_is_void_and_its_heir_goes_on() -> None:
     assert (
         push()
         >> TurnBegan(1, A)
@@ -235,10 +241,176 @@ def test_once_something_of_it_was_taken_the_rest_is_void_and_it_is_cancelled() -
         << Send("r1", "fused", 1, 0, (offer("a1"), offer("a2")))
         >> BoundaryReached(1, 1, ("a1",))
         << Delivered("r1", ("a1",), "won", 1, "fused")
-        << CancelRecall("r1")
+        << Continue("r1", "r2")
         << Settle("r1", (), 1, "ready", "fused", Like("shown"))
         >> AnswerReady("r1", "full", (offer("a2"),), final=True)
     )
+
+
+def test_a_deeper_answer_that_holds_something_else_may_slip() -> None:
+    assert (
+        push()
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> AnswerReady("r1", "fused", (offer("a1"),), final=False)
+        << Send("r1", "fused", 0, 0, (offer("a1"),))
+        >> ToolEnded("c1")
+        >> BoundaryReached(1, 0, ("a1",))
+        << Delivered("r1", ("a1",), "won", 1, "fused")
+        << Continue("r1", "r2")
+        << Settle("r1", ("c1",), 0, "ready", "fused", Like("shown"))
+        >> AnswerReady("r2", "full", (offer("b1"), offer("b2")), final=True)
+        << Send("r2", "full", 0, 0, (offer("b2"),))
+        << Settle("r2", (), 0, "ready", "full", "")
+        >> BoundaryReached(2, 0, ("b2",))
+        << Delivered("r2", ("b2",), "slipped", 2, "full")
+    )
+
+
+def test_a_deeper_answer_that_holds_nothing_else_ends_in_silence() -> None:
+    talk = push()
+    assert (
+        talk
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> AnswerReady("r1", "fused", (offer("a1"),), final=False)
+        << Send("r1", "fused", 0, 0, (offer("a1"),))
+        >> ToolEnded("c1")
+        >> BoundaryReached(1, 0, ("a1",))
+        << Delivered("r1", ("a1",), "won", 1, "fused")
+        << Continue("r1", "r2")
+        << Settle("r1", ("c1",), 0, "ready", "fused", Like("shown"))
+        >> AnswerReady("r2", "full", (offer("b1"),), final=True)
+        << Settle("r2", (), 0, "silent", "full", Like("shown"))
+    )
+    assert (talk.race.counts["won"], talk.race.counts["silent"]) == (1, 1)
+
+
+def test_what_slipped_so_grows_stale_as_its_parent_would() -> None:
+    assert (
+        push(stale_after=1)
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> AnswerReady("r1", "fused", (offer("a1"),), final=False)
+        << Send("r1", "fused", 0, 0, (offer("a1"),))
+        >> ToolEnded("c1")
+        >> BoundaryReached(1, 0, ("a1",))
+        << Delivered("r1", ("a1",), "won", 1, "fused")
+        << Continue("r1", "r2")
+        << Settle("r1", ("c1",), 0, "ready", "fused", Like("shown"))
+        >> AnswerReady("r2", "full", (offer("b2"),), final=True)
+        << Send("r2", "full", 0, 0, (offer("b2"),))
+        << Settle("r2", (), 0, "ready", "full", "")
+        >> BoundaryReached(2, 0)
+        >> BoundaryReached(3, 0)
+        << Dropped("r2", Like("stale"))
+    )
+
+
+def test_p009_after_a_compaction_a_passage_may_come_once_more() -> None:
+    talk = push()
+    assert (
+        talk
+        >> TurnBegan(1, A)
+        << StartRecall("r1", A, 1, ())
+        >> AnswerReady("r1", "full", (offer("o7"),), final=True)
+        << Send("r1", "full", 1, 0, (offer("o7"),))
+        << Settle("r1", (), 1, "ready", "full", "")
+        >> BoundaryReached(1, 1, ("o7",))
+        << Delivered("r1", ("o7",), "won", 1, "full")
+        >> Compacted()
+        >> ToolStarted("c2", A)
+        << StartRecall("r2", A, 0, ("c2",))
+        >> AnswerReady("r2", "full", (offer("p7"),), final=True)
+        << Send("r2", "full", 1, 1, (offer("p7"),))
+        << Settle("r2", ("c2",), 0, "ready", "full", "")
+        >> BoundaryReached(2, 1, ("p7",))
+        << Delivered("r2", ("p7",), "won", 2, "full")
+        >> ToolStarted("c3", B)
+        << StartRecall("r3", B, 0, ("c3",))
+        >> AnswerReady("r3", "full", (offer("q7"),), final=True)
+        << Settle("r3", ("c3",), 0, "silent", "full", Like("shown"))
+    )
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def test_p009_a_sessions_tokens_are_bounded_and_what_is_out_with_others_counts() -> None:
+    a1, a2, b3, b4 = (replace(offer(id), tokens=40) for id in ("a1", "a2", "b3", "b4"))
+    talk = push(session_tokens=100, boundary_tokens=200)
+    assert (
+        talk
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> AnswerReady("r1", "full", (a1,), final=True)
+        << Send("r1", "full", 0, 0, (a1,))
+        << Settle("r1", ("c1",), 0, "ready", "full", "")
+        >> ToolStarted("c2", B)
+        << StartRecall("r2", B, 0, ("c2",))
+        >> AnswerReady("r2", "full", (b3, b4), final=True)
+        << Send("r2", "full", 0, 0, (b3,))
+        << Settle("r2", ("c2",), 0, "ready", "full", "")
+        >> BoundaryReached(1, 0, ("a1", "b3"))
+        << Delivered("r1", ("a1",), "won", 1, "full")
+        << Delivered("r2", ("b3",), "won", 1, "full")
+        >> ToolStarted("c3", C)
+        << StartRecall("r3", C, 0, ("c3",))
+        >> AnswerReady("r3", "full", (a2,), final=True)
+        << Settle("r3", ("c3",), 0, "silent", "full", Like("tokens"))
+    )
+    assert talk.race.recalls.tokens == 80
+
+
+def test_one_boundary_of_two_recalls_gives_no_more_than_max_snippets() -> None:
+    a1, b2 = offer("a1", probability=0.6), offer("b2", probability=0.9)
+    assert (
+        pull(max_snippets=1)
+        >> ToolStarted("c1", A)
+        << StartRecall("r1", A, 0, ("c1",))
+        >> ToolStarted("c2", B)
+        << StartRecall("r2", B, 0, ("c2",))
+        >> AnswerReady("r1", "full", (a1,), final=True)
+        << Settle("r1", ("c1",), 0, "ready", "full", "")
+        >> AnswerReady("r2", "full", (b2,), final=True)
+        << Settle("r2", ("c2",), 0, "ready", "full", "")
+        >> OutboxAsked()
+        << Deliver((b2,), 1)
+        << Delivered("r2", ("b2",), "won", 1, "full")
+    )
+
+
+# ---------------------------------------------------------------- how much time there is
+
+
+def budget_of(talk: Playbook, event: object) -> float:
+    (start,) = (i for i in talk.race.handle(event, talk.now) if isinstance(i, StartRecall))  # type: ignore[arg-type]
+    return start.budget_ms
+
+
+def test_a_read_has_little_time_and_a_shell_much() -> None:
+    assert budget_of(push(), ToolStarted("c1", A, name="Read")) == TOOL_MS["read"]
+    assert budget_of(push(), ToolStarted("c1", A, name="Bash")) == TOOL_MS["bash"]
+    assert budget_of(push(), TurnBegan(1, A)) == TOOL_MS[TURN]
+
+
+def test_what_a_tool_took_here_is_what_it_is_expected_to_take() -> None:
+    talk = push()
+    for number in range(40):
+        talk.race.handle(ToolStarted(f"c{number}", ask(f"word{number}"), name="Read"), talk.now)
+        talk.now += 2.0
+        talk.race.handle(ToolEnded(f"c{number}"), talk.now)
+    talk.race.handle(Resumed(0, 0), talk.now)
+    fresh = Race("t", "t", "push", lengths=Lengths(talk.race.pace.lengths))
+    (start,) = fresh.handle(ToolStarted("c1", A, name="Read"), talk.now)
+    assert isinstance(start, StartRecall)
+    assert 1000.0 < start.budget_ms <= 2000.0
+
+
+def test_a_call_that_has_ended_leaves_no_time() -> None:
+    talk = push()
+    assert talk >> ToolEnded("c1")
+    assert budget_of(talk, ToolStarted("c1", A, name="Bash")) == 0.0
 
 
 def test_what_was_taken_while_its_replacement_was_on_the_way_counts_as_what_it_was() -> None:
@@ -252,7 +424,7 @@ def test_what_was_taken_while_its_replacement_was_on_the_way_counts_as_what_it_w
         << Send("r1", "late", 1, 0, (offer("b2"),))
         >> BoundaryReached(1, 1, ("a1",))
         << Delivered("r1", ("a1",), "won", 1, "fused")
-        << CancelRecall("r1")
+        << Continue("r1", "r2")
         << Settle("r1", (), 1, "ready", "late", Like("shown"))
     )
 
@@ -288,7 +460,7 @@ def test_p009_a_passage_is_shown_once_per_session() -> None:
         >> TurnBegan(2, B)
         << StartRecall("r2", B, 2, ())
         >> AnswerReady("r2", "full", (offer("p7"),), final=True)
-        << Settle("r2", (), 2, "silent", "full", Like("shown or is on offer already"))
+        << Settle("r2", (), 2, "silent", "full", Like("was shown, is on offer"))
     )
 
 
@@ -598,7 +770,7 @@ def test_an_outbox_is_the_delivery_at_most_three_and_the_best_first() -> None:
         >> OutboxAsked()
         << Deliver((strong, middle, weak), 2)
         << Delivered("r2", ("b2", "b3"), "won", 2, "late")
-        << CancelRecall("r2")
+        << Continue("r2", "r3")
         << Settle("r2", ("c2",), 0, "ready", "late", Like("shown"))
         << Delivered("r1", ("a1",), "won", 2, "fused")
         >> OutboxAsked()
@@ -647,7 +819,7 @@ def test_in_pull_the_best_so_far_is_kept_not_sent_and_reports_of_taking_are_igno
         >> OutboxAsked()
         << Deliver((offer("b2"),), 2)
         << Delivered("r1", ("b2",), "slipped", 2, "late")
-        << CancelRecall("r1")
+        << Continue("r1", "r2")
         << Settle("r1", (), 1, "ready", "late", Like("shown"))
     )
     assert talk.race.ignored_taken == 1

@@ -22,6 +22,8 @@ from recalld_daemon.race_events import (
     BoundaryReached,
     CancelRecall,
     Closed,
+    Compacted,
+    Continue,
     Deliver,
     Delivered,
     Delivery,
@@ -48,9 +50,11 @@ from recalld_daemon.recall.types import Stage
 
 # Small, so that every bound is met within a run.
 LIMITS = RaceLimits(
+    boundary_tokens=25, session_tokens=200,
     max_live=5, max_rescored=2, max_ids=5, max_calls_per_recall=3, max_open_calls=3, max_ended_calls=3, max_log=8,
     call_ttl_seconds=20, recall_ttl_seconds=10,
 )  # fmt: skip
+TOKENS = 10
 Found = list[tuple[int, float]]  # passage, probability
 STAGES: list[Stage] = ["none", "fused", "late", "full"]
 BOTH: tuple[Delivery, ...] = ("push", "pull")
@@ -71,6 +75,7 @@ class Client:
     held: dict[str, Send] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
     shown: list[Offer] = field(default_factory=list)
+    epoch: int = 0  # in `shown`: where the agent's context was compacted last
     up: deque[tuple[int, Event]] = field(default_factory=deque)
     down: deque[Send] = field(default_factory=deque)
 
@@ -184,6 +189,11 @@ class Races(RuleBasedStateMachine):
         if session == "pull":
             client.boundary += 1
         self.say(session, OutboxAsked(client.boundary if counted else 0), soon)
+
+    @rule(session=SESSIONS, soon=USUALLY)
+    def compaction(self, session: str, soon: bool) -> None:
+        self.clients[session].epoch = len(self.clients[session].shown)
+        self.say(session, Compacted(), soon)
 
     def say(self, session: str, event: Event, soon: bool) -> None:
         client = self.clients[session]
@@ -354,7 +364,7 @@ class Races(RuleBasedStateMachine):
         self.minted += 1
         id = f"{recall}:{passage}" if steady else f"{recall}:{passage}:{self.minted}"
         self.home[id] = session
-        return Offer(id, passage, probability)
+        return Offer(id, passage, probability, TOKENS)
 
     def tell(self, session: str, event: Event) -> None:
         table = self.tables[session]
@@ -379,6 +389,12 @@ class Races(RuleBasedStateMachine):
                 table.running.add(recall)
             case CancelRecall(recall):
                 table.running.remove(recall)
+            case Continue(recall, heir):
+                assert heir not in table.began
+                table.question[heir] = table.question[recall]
+                table.began.add(heir)
+                table.running.remove(recall)
+                table.running.add(heir)
             case Send(recall, _, turn, boundary, offers):
                 assert session == "push"
                 assert recall in table.began
@@ -421,9 +437,9 @@ class Races(RuleBasedStateMachine):
     def nothing_is_shown_twice_or_to_another_session(self) -> None:
         for session, client in self.clients.items():
             ids = [offer.id for offer in client.shown]
-            passages = [offer.passage for offer in client.shown]
+            passages = [offer.passage for offer in client.shown[client.epoch :]]
             assert len(ids) == len(set(ids)), "an injection was shown twice"
-            assert len(passages) == len(set(passages)), "a passage was shown twice in one session"
+            assert len(passages) == len(set(passages)), "a passage was shown twice between two compactions"
             assert all(self.home[id] == session for id in ids), "shown to another session"
 
     @invariant()
@@ -442,7 +458,7 @@ class Races(RuleBasedStateMachine):
             while client.up:
                 self.hear(session)
             assert set(table.delivered) <= {offer.id for offer in client.shown}
-            assert {offer.passage for offer in client.shown} == set(table.race.delivered)
+            assert {offer.passage for offer in client.shown[client.epoch :]} <= set(table.race.delivered)
             self.close(session)
 
 

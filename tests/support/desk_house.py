@@ -19,6 +19,7 @@ from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.questions import Answers, Reply
 from recalld_daemon.race_events import RaceLimits
+from recalld_daemon.recall.budget import UNBOUNDED, Budget
 from recalld_daemon.recall.types import Answer, Candidate, Query, View
 from recalld_daemon.recalls import Recalls, Settings
 from recalld_daemon.sockets import Received
@@ -58,7 +59,9 @@ class ScriptedRecaller:
     words: dict[str, int] = field(default_factory=dict)
     gate: trio.Event = field(default_factory=trio.Event)
     fault: Exception | None = None
+    deeper: trio.Event | None = None  # where there is one, the deep answer waits for it, and holds every passage
     views: list[View] = field(default_factory=list)
+    budgets: list[Budget] = field(default_factory=list)
 
     async def run(
         self,
@@ -67,8 +70,10 @@ class ScriptedRecaller:
         exclude: frozenset[int],
         publish: Callable[[Answer], None],
         close: Callable[[Answer], None] = lambda answer: None,
+        budget: Budget = UNBOUNDED,
     ) -> None:
         self.views.append(view)
+        self.budgets.append(budget)
         await self.gate.wait()
         await trio.lowlevel.checkpoint()
         if self.fault is not None:
@@ -77,10 +82,13 @@ class ScriptedRecaller:
         lanes = {"dense": (1, 0.82), "lexical": (1, 14.0)}
         for stage, late in (("fused", None), ("late", 0.9)):
             candidates = [Candidate(p, lanes=dict(lanes), fused=1.0, late=late, focus=(0, 4)) for p in found]
-            answer = Answer(stage, candidates, 1.0)  # type: ignore[arg-type]
-            if stage == "late":
+            answer = Answer(stage, candidates, 1.0, final=stage == "late")  # type: ignore[arg-type]
+            if stage == "late" or self.deeper is not None:
                 close(answer)
             publish(answer)
+            if stage == "fused" and self.deeper is not None:
+                await self.deeper.wait()
+                found = [p for p in self.words.values() if p not in exclude]
 
 
 @dataclass

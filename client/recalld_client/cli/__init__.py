@@ -18,7 +18,7 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import ping, remember, search, sessions, status, tail, verdicts, why
+from . import ping, recall, remember, search, sessions, status, tail, verdicts, why
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
@@ -31,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     sessions.COMMAND,
     tail.COMMAND,
     search.COMMAND,
+    recall.COMMAND,
     remember.COMMAND,
     why.COMMAND,
     verdicts.GOOD,

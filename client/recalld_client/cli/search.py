@@ -34,14 +34,14 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
         return 0
     for number, hit in enumerate(hits.hits, start=1):
         _show(number, hit, screen)
-    found = f"{len(hits.hits)} hit{'' if len(hits.hits) == 1 else 's'}" if hits.hits else _nothing(daemon)
+    found = f"{len(hits.hits)} hit{'' if len(hits.hits) == 1 else 's'}" if hits.hits else nothing(daemon)
     screen.line(screen.paint(f"{found} ({hits.stage}, {span(hits.ms / 1e3)})", "dim"))
     if not hits.hits and options.as_of is not None:
         screen.line(screen.paint("what is remembered may all have been written after --as-of", "dim"))
     return 0
 
 
-def _nothing(daemon: Daemon) -> str:
+def nothing(daemon: Daemon) -> str:
     """What it means that nothing was found, which depends on what has been read so far."""
     try:
         return nothing_found(daemon.ask(StatusAsk(), Status).topics)
@@ -98,7 +98,7 @@ def _limit(text: str) -> int:
     return number
 
 
-def _moment(text: str) -> float:
+def moment(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -114,7 +114,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="DIR", help="search the project of this directory (default: the present one)")
     parser.add_argument("--all-projects", action="store_true", help="search every project's memory")
     parser.add_argument(
-        "--as-of", metavar="ISO", type=_moment, help="only what was written before; local time unless it says otherwise"
+        "--as-of", metavar="ISO", type=moment, help="only what was written before; local time unless it says otherwise"
     )
 
 

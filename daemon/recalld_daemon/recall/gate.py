@@ -1,24 +1,23 @@
 """What may come to mind: gates on absolute signals, each with a name and a reason that a person can read.
 
 A fused list always has a best entry, also for nonsense; so order decides nothing here. A candidate must be new to the
-conversation, must not read like an instruction, must share more than file names and ordinary words with the query or
-be near it in meaning, and must be useful with a probability above its stage's threshold: a logistic model on the
-signals, fitted by tests/bench/gate.py on public data and kept, with its provenance, in gate_weights.json. Of passages
-that say nearly the same the latest speaks. The thresholds lean to silence.
+conversation and to what was shown in it, must not read like an instruction, must share more than file names and
+ordinary words with the query or be near it in meaning, and must be useful with a probability above its stage's cut
+(`gate_model`), which is higher for what was shown before and never used (`habituation`). Of passages that say nearly
+the same the latest speaks. The cuts lean to silence.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
 
-from recalld_daemon.recall.signals import FEATURES, Wanted, excess, pool_of, shared, signals_of, wanted_of
+from recalld_daemon.recall.gate_instruction import order_in
+from recalld_daemon.recall.gate_model import FALSE_RATE, Model, model_for, models, shifted, stage_of
+from recalld_daemon.recall.habituation import NO_HABITS, Habits, alike
+from recalld_daemon.recall.signals import Wanted, excess, full_text, pool_of, shared, signals_of, wanted_of
 from recalld_daemon.recall.types import Answer, Candidate, Passage, Query
 from recalld_daemon.recall.words import content_stems, words_of
 
@@ -32,44 +31,6 @@ GRAM_WORDS = 4
 SAME_OVERLAP = 0.6  # of the smaller one's words: two passages say nearly the same thing
 
 Gram = tuple[str, ...]
-_INSTRUCTION = re.compile(
-    r"""\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|preceding|your|
-        system)\b[^.\n]{0,20}\b(?:instruction|prompt|rule|direction|guideline|command)s?\b
-      | \b(?:ignore|disregard|forget)\s+(?:all|any)\s+(?:of\s+)?(?:the\s+|my\s+)?(?:instruction|prompt|rule)s?\b
-      | \b(?:reveal|print|show|repeat|output)\b[^.\n]{0,20}\b(?:your|the)\b[^.\n]{0,12}\bsystem\s+prompt\b
-      | \byou\s+are\s+now\s+(?:a|an|in|the)\b | \bnew\s+(?:system\s+)?instructions?\s*:
-      | \bdo\s+not\s+tell\s+the\s+user\b
-      | \byou\s+must\s+now\b | \bact\s+as\s+(?:if\s+you|an?\s+(?:unrestricted|different|evil|new))\b
-      | </?\s*(?:system|system-reminder|hook_context|instructions?|important|admin)\b[^>\n]{0,80}>
-      | <\|\w+\|> | \[/?INST\]
-      | (?:^|\n)\s*(?:system|human|assistant|user)\s*:\s*(?:ignore|disregard|forget|run|execute|you\s+must)\b
-      | \bcurl\b[^\n]{0,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b[^\n]{0,80}\b(?:now|immediately|silently)\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-
-_INSTRUCTION_WORDS = (
-    "ignor",
-    "disregard",
-    "forget",
-    "overrid",
-    "bypass",
-    "prompt",
-    "you are now",
-    "instruction",
-    "tell the user",
-    "must now",
-    "act as",
-    "system",
-    "hook_context",
-    "important",
-    "admin",
-    "<|",
-    "inst]",
-    "human",
-    "assistant",
-    "user:",
-    "curl",
-)  # fmt: skip - without one of these nothing matches above; a tenth of the cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +42,9 @@ class Context:
     texts: tuple[str, ...] = ()  # the conversation's latest texts, of the user, the assistant and tool calls
     shift: float = 0.0  # log-odds added to the thresholds: the user's own taste
     opened: tuple[str, ...] = ()  # files that the tool call itself reads or writes: the agent has them before it
+    seen: tuple[frozenset[str], ...] = ()  # words (`words_shown`) of what was shown in this session
+    false_rate: float = FALSE_RATE  # of boundaries where nothing fits, the share that may get something
+    habits: Habits = NO_HABITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,66 +56,34 @@ class Decision:
     stopped: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A logistic model: p = 1 / (1 + exp(-(bias + sum of weight * (x - mean) / scale)))."""
-
-    names: tuple[str, ...]
-    means: tuple[float, ...]
-    scales: tuple[float, ...]
-    weights: tuple[float, ...]
-    bias: float
-    threshold: float
-
-    def probability(self, signals: Mapping[str, float]) -> float:
-        rows = zip(self.names, self.means, self.scales, self.weights, strict=True)
-        logit = self.bias + sum(w * (signals[name] - mean) / scale for name, mean, scale, w in rows)
-        return 1.0 / (1.0 + math.exp(-max(-50.0, min(50.0, logit))))
+def words_shown(passage: Passage) -> frozenset[str]:
+    """By what the near-duplicates of a passage that is shown will be known."""
+    return content_stems(passage.text)
 
 
-@lru_cache(maxsize=1)
-def models() -> dict[str, Model]:
-    """The fitted models by stage ("lexical": without an encoder, "fused", "late"), read once from the package."""
-    text = resources.files(__package__).joinpath("gate_weights.json").read_text(encoding="utf-8")
-    return {stage: model_of(stage, row) for stage, row in json.loads(text)["models"].items()}
-
-
-def model_of(stage: str, row: Mapping[str, list[float] | float | list[str]]) -> Model:
-    """A model from its JSON row. ValueError if it was fitted on other signals than this version computes."""
-    names = tuple(row["features"])  # type: ignore[arg-type]
-    if names != FEATURES[stage]:
-        raise ValueError(f"gate_weights.json: stage {stage} was fitted on other signals; run tests/bench/gate.py")
-    numbers = [tuple(float(x) for x in row[key]) for key in ("means", "scales", "weights")]  # type: ignore[union-attr]
-    return Model(names, *numbers, bias=float(row["bias"]), threshold=float(row["threshold"]))  # type: ignore
-
-
-def shifted(threshold: float, log_odds: float) -> float:
-    """A probability moved by some log-odds.
-
-    >>> shifted(0.5, 0.0), round(shifted(0.5, 1.0), 3)
-    (0.5, 0.731)
-    """
-    return 1.0 / (1.0 + (1.0 - threshold) / threshold * math.exp(-log_odds))
-
-
-def depth_of(answer: Answer) -> list[int]:
+def depth_of(answer: Answer, depth: int = GATE_DEPTH) -> list[int]:
     """The passages that `decide` needs to see, best first."""
-    return [candidate.passage for candidate in answer.candidates[:GATE_DEPTH]]
+    return [candidate.passage for candidate in answer.candidates[:depth]]
 
 
 def decide(
-    answer: Answer, passages: Sequence[Passage], context: Context, fitted: Mapping[str, Model] | None = None
+    answer: Answer,
+    passages: Sequence[Passage],
+    context: Context,
+    fitted: Mapping[str, Model] | None = None,
+    depth: int = GATE_DEPTH,
 ) -> Decision:
-    """Judges the answer's first GATE_DEPTH candidates; writes their probability, signals and gates into them.
+    """Judges the answer's first `depth` candidates; writes their probability, signals and gates into them.
 
-    `passages` are those of `depth_of(answer)` that still exist, in any order. Pure. `fitted`: models other than the
-    package's.
+    `passages` are those of `depth_of(answer, depth)` that still exist, in any order. Pure. `fitted`: models other than
+    the package's.
     """
     known = {passage.id: passage for passage in passages}
-    judged = [candidate for candidate in answer.candidates[:GATE_DEPTH] if candidate.passage in known]
-    wanted = wanted_of(context.query)
-    stage = stage_of(answer)
-    model, pool = (fitted or models())[stage], pool_of(answer.candidates)
+    judged = [candidate for candidate in answer.candidates[:depth] if candidate.passage in known]
+    wanted, stage = wanted_of(context.query), stage_of(answer)
+    model = model_for(stage, fitted or models())
+    cut = shifted(model.cut(context.false_rate), context.shift)
+    pool = pool_of(answer.candidates, model.usual, (full_text(known[c.passage]) for c in judged))
     said = frozenset().union(*(_grams_of(text) for text in context.texts))
     for candidate in judged:
         passage = known[candidate.passage]
@@ -162,9 +94,11 @@ def decide(
             "query": _thin(wanted),
             "instruction": _instruction(passage.text),
             "accident": _accident(candidate, wanted, text, stage),
-            "probability": _likely(candidate.probability, shifted(model.threshold, context.shift)),
+            "probability": _likely(candidate.probability, shifted(cut, context.habits.log_odds(passage.id))),
             "known": _known(passage, context, said),
         }
+        if not stopped_by(candidate):
+            _news(candidate, passage, context, cut)
     if any(not stopped_by(candidate) for candidate in judged):
         _latest_speaks(judged, known)
     passed = [candidate for candidate in judged if not stopped_by(candidate)]
@@ -174,21 +108,9 @@ def decide(
     return Decision(passed[:SHOWN_LIMIT], _reason(passed[:SHOWN_LIMIT], judged), dict(counts))
 
 
-def stage_of(answer: Answer) -> str:
-    """Which model judges an answer: by what its candidates carry, not by what the stage is called."""
-    if any(candidate.late is not None for candidate in answer.candidates):
-        return "late"
-    return "fused" if any("dense" in candidate.lanes for candidate in answer.candidates) else "lexical"
-
-
 def stopped_by(candidate: Candidate) -> str:
     """The first gate that stopped it, or ""."""
     return next((gate for gate, verdict in candidate.gates.items() if verdict.startswith("stopped")), "")
-
-
-def full_text(passage: Passage) -> str:
-    """What a passage's words are compared by: heading and text, as the lexical index has them."""
-    return f"{passage.heading}\n{passage.text}" if passage.heading else passage.text
 
 
 def _thin(wanted: Wanted) -> str:
@@ -210,6 +132,15 @@ def _known(passage: Passage, context: Context, said: frozenset[Gram]) -> str:
     return "passed: new to the conversation"
 
 
+def _news(candidate: Candidate, passage: Passage, context: Context, cut: float) -> None:
+    """What would pass must not be nearly what was shown, here or, in vain, elsewhere. Only this is compared."""
+    words = words_shown(passage)
+    if any(alike(words, seen) for seen in context.seen):
+        candidate.gates["known"] = "stopped: nearly the same was shown in this session"
+    elif (log_odds := context.habits.log_odds_alike(words)) > context.habits.log_odds(passage.id):
+        candidate.gates["probability"] = _likely(candidate.probability, shifted(cut, log_odds))
+
+
 @lru_cache(maxsize=512)  # texts are the same from recall to recall, passages from stage to stage
 def _grams_of(text: str) -> frozenset[Gram]:
     """Runs of four words, and of fewer of a text that has fewer."""
@@ -219,10 +150,8 @@ def _grams_of(text: str) -> frozenset[Gram]:
 
 
 def _instruction(text: str) -> str:
-    lower = text.lower()
-    found = _INSTRUCTION.search(text) if any(word in lower for word in _INSTRUCTION_WORDS) else None
-    if found:
-        return f"stopped: reads like an instruction: {' '.join(found.group().split())[:60]!r}"
+    if order := order_in(text):
+        return f"stopped: reads like an instruction: {order[:60]!r}"
     return "passed: no instruction"
 
 

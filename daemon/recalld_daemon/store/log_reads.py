@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from recalld_daemon.store.reads import Reads
 from recalld_daemon.store.rows import FeedbackRecord, ImpressionRecord, RecallRecord, SessionRecord
@@ -15,6 +15,26 @@ def _columns(record: type) -> str:
 _SESSION, _RECALL, _IMPRESSION, _FEEDBACK = map(
     _columns, (SessionRecord, RecallRecord, ImpressionRecord, FeedbackRecord)
 )
+
+
+_IN_VAIN = """WITH praised(passage, at) AS (
+        SELECT i.passage, max(f.at) FROM feedback f JOIN impressions i ON i.id = f.impression
+        WHERE f.verdict IN ('good', 'used') GROUP BY i.passage),
+    blamed(passage, at) AS (
+        SELECT i.passage, f.at FROM feedback f JOIN impressions i ON i.id = f.impression WHERE f.verdict = 'bad')
+    SELECT i.passage, count(DISTINCT i.session),
+        (SELECT count(*) FROM blamed b WHERE b.passage = i.passage AND b.at > coalesce(max(p.at), 0))
+    FROM impressions i LEFT JOIN praised p ON p.passage = i.passage
+    WHERE i.outcome IN ('won', 'slipped') AND i.shown_at > coalesce(p.at, 0) GROUP BY i.passage"""
+
+
+@dataclass(frozen=True, slots=True)
+class InVain:
+    """sessions: in which a passage was shown and not used since; bad: verdicts since it was last found good."""
+
+    passage: int
+    sessions: int
+    bad: int
 
 
 class LogReads(Reads):
@@ -51,6 +71,10 @@ class LogReads(Reads):
         """The ids of passages this session was shown, won or slipped."""
         sql = "SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome IN ('won', 'slipped')"
         return {int(row[0]) for row in self._all(sql, (session,))}
+
+    def shown_in_vain(self) -> list[InVain]:
+        """Of every passage that was shown after it was last used or found good."""
+        return [InVain(*row) for row in self._all(_IN_VAIN)]
 
     def feedback(self, impression: str) -> list[FeedbackRecord]:
         """The verdicts on one impression, oldest first."""
