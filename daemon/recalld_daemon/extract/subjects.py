@@ -41,6 +41,7 @@ _PROJECT = re.compile(
 )
 _RUNS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w'’-]+|\d\S*")
 
+GENERIC = word_set("user assistant system human ai bot agent me you")  # speakers who are nobody in particular
 _TOOLS = word_set(
     """git docker kubectl npm npx yarn pnpm pip pytest mypy ruff cargo rustc make cmake ssh scp rsync curl wget grep sed
     awk jq tar systemctl journalctl psql sqlite3 redis-cli terraform ansible helm brew apt apt-get dnf vim emacs tmux
@@ -91,7 +92,7 @@ def fold(name: str) -> str:
 
 
 def _candidates(piece: Piece) -> Iterator[Subject]:
-    if piece.speaker:
+    if piece.speaker and piece.speaker.lower() not in GENERIC:
         yield person(piece.speaker)
     text = piece.text
     symbols = list(_symbols(text))

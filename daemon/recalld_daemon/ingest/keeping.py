@@ -15,7 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from recalld_daemon.ingest.compare import INODE_BITS, Difference
-from recalld_daemon.ingest.ports import PassageCatalogue, PassageIndex, Space
+from recalld_daemon.ingest.ports import PassageCatalogue, PassageExtracts, PassageIndex, Space
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.writer import Writer
@@ -57,6 +57,7 @@ class Keeping:
         self.space: Space | None = None
         self._late: dict[int, bool] = {}  # passage -> is there; what the index has not heard of yet
         self.catalogue: PassageCatalogue | None = None  # kept from when it is set; it then holds what the store holds
+        self.extracts: PassageExtracts | None = None  # likewise; it may hold less, if it is being filled
 
     def attach(self, space: Space, index: PassageIndex) -> None:
         """From now on `index`, which holds what the store held of `space` at some time since this was made, is kept."""
@@ -92,6 +93,8 @@ class Keeping:
         under_way.problems += len(parsed.problems)
         self._forget(gone)
         self._learn([*new, *moved])
+        if self.extracts is not None:
+            self.extracts.learn([*new, *moved])
         if self.catalogue is not None:
             self.catalogue.learn([*new, *moved])
             if parsed.done:
@@ -147,11 +150,15 @@ class Keeping:
         )
         if space == self.space:
             self._learn(ids)
+            if self.extracts is not None and len(ids) < len(hashes):  # some are of facts, or of names
+                self.extracts.embedded(hashes)
         return len(ids)
 
     def catch_up(self) -> None:
         """Tell the index what could not be told before, if there is anything."""
         self._learn([])
+        if self.extracts is not None:
+            self.extracts.catch_up()
         if self.catalogue is not None:
             self.catalogue.catch_up()
 
@@ -173,6 +180,8 @@ class Keeping:
     def _forget(self, ids: Sequence[int]) -> None:
         if self.catalogue is not None:
             self.catalogue.forget(ids)
+        if self.extracts is not None:
+            self.extracts.forget(ids)
         if self._index is None:
             self._late.update(dict.fromkeys(ids, False))
         elif ids:

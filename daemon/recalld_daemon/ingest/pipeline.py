@@ -20,7 +20,7 @@ from recalld_daemon.ingest.compare import Difference, compare
 from recalld_daemon.ingest.embedding import Embedding
 from recalld_daemon.ingest.keeping import Keeping
 from recalld_daemon.ingest.paths import PathQueue
-from recalld_daemon.ingest.ports import Bulk, Gate, PassageCatalogue, PassageIndex, Report, Root, Space
+from recalld_daemon.ingest.ports import Bulk, Gate, PassageCatalogue, PassageExtracts, PassageIndex, Report, Root, Space
 from recalld_daemon.ingest.projects import belonging
 from recalld_daemon.ingest.reading import Reading
 from recalld_daemon.ingest.roots import Roots, Watched, look_at
@@ -91,6 +91,10 @@ class Ingest:
     def attach_catalogue(self, catalogue: PassageCatalogue) -> None:
         """Keep `catalogue` from now on; it must hold what the store holds. In the writer's thread."""
         self._keeping.catalogue = catalogue
+
+    def attach_extracts(self, extracts: PassageExtracts) -> None:
+        """Keep `extracts` from now on; it may be filled meanwhile. In the writer's thread."""
+        self._keeping.extracts = extracts
 
     def catch_up(self) -> None:
         """Tell the index what a full disk kept from it. In the writer's thread."""

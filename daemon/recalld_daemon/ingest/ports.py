@@ -59,6 +59,14 @@ class PassageCatalogue(Protocol):
         ...
 
 
+class PassageExtracts(PassageCatalogue, Protocol):
+    """Facts, subjects and times of all passages (see `index.Extracts`)."""
+
+    def embedded(self, hashes: Sequence[bytes]) -> None:
+        """There are vectors of these texts in the space that is searched."""
+        ...
+
+
 class Report(Protocol):
     def __call__(self, what: str, **data: str | int | float | bool | None) -> None: ...
 

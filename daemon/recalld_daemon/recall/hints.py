@@ -15,13 +15,13 @@ from datetime import tzinfo
 from typing import Protocol
 
 from recalld_daemon.extract.sentences import asks
+from recalld_daemon.extract.subjects import GENERIC
 from recalld_daemon.extract.times import whens
 from recalld_daemon.recall.types import Hints, Query, View
-from recalld_daemon.recall.words import STOP_WORDS, word_set, words_of
+from recalld_daemon.recall.words import STOP_WORDS, words_of
 
 USER = "user"  # how transcripts name the one who asks, and the agent
 AGENT = "assistant"
-GENERIC = word_set("user assistant system human ai bot agent me you")  # as names they would match any prose
 
 _BACK = (
     r"said|say|told|tell|mentioned?|decided?|suggest(?:ed)?|recommend(?:ed)?|wrote|write|asked?|wanted?|preferr?(?:ed)?|"
@@ -114,7 +114,7 @@ def names_of(speakers: Iterable[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for speaker in speakers:
         words = words_of(speaker)
-        if not words or words[0] in GENERIC:
+        if not words or words[0] in GENERIC:  # they would match any prose
             continue
         for name in dict.fromkeys((" ".join(words), words[0])):
             if name not in STOP_WORDS and len(name) > 1:

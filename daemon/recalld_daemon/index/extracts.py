@@ -1,0 +1,147 @@
+"""What was extracted, in memory, kept equal to the store: facts, subjects, times.
+
+Like the catalogue it reads for itself what it must learn, and makes up later for what could not be read. Words, names
+and times need no encoder; `attach` says whose vectors are searched, `embedded` that some are new. Nothing of it is
+saved: it is read from the store again at each start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recalld_daemon.index.fact_table import FactTable
+from recalld_daemon.index.subject_table import SubjectTable
+from recalld_daemon.index.when_table import WhenTable
+from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.reader import Reader
+
+BATCH = 1_000  # passages read from the store at a time, while whoever writes may wait
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractsState:
+    """For `status`."""
+
+    facts: int
+    fact_vectors: int
+    subjects: int
+    times: int
+    memory_bytes: int
+
+
+class Extracts:
+    """Empty until `fill`, which may run beside announcements: whatever comes last was read last.
+
+    The tables may be read by any thread; changes take turns.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self.facts = FactTable()
+        self.subjects = SubjectTable()
+        self.whens = WhenTable()
+        self._reader = reader
+        self._space: tuple[int, int] | None = None  # encoder, snapshot
+        self._behind: dict[int, None] = {}
+        self._changing = threading.RLock()
+
+    def learn(self, ids: Sequence[int]) -> None:
+        """Read what was extracted from these passages, and know it; what was known of them is replaced."""
+        with self._changing:
+            self._behind.update(dict.fromkeys(map(int, ids)))
+            self.catch_up()
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """Forget what these passages had; unknown ids are no error."""
+        if not len(ids):
+            return
+        with self._changing:
+            for id in ids:
+                self._behind.pop(int(id), None)
+            self._remove(ids)
+
+    def passed(self, sources: Sequence[int]) -> None:
+        """Where passages stand says nothing here."""
+
+    def embedded(self, hashes: Sequence[bytes]) -> None:
+        """There are vectors of these texts now, some of facts or of names perhaps."""
+        if self._space is None or not hashes:
+            return
+        with self._changing:
+            try:
+                facts, subjects = self._reader.lines_of(hashes)
+                vectors = self._reader.line_vectors(hashes, *self._space)
+            except StoreError as error:
+                log.error("vectors of facts were not learnt: %s", error)
+                return
+            self.facts.add_vectors(facts, vectors)
+            self.subjects.add_vectors([(row.id, vectors[row.hash]) for row in subjects if row.hash in vectors])
+
+    def attach(self, encoder: int, snapshot: int) -> None:
+        """From now on search the vectors of this space; reads those there are. Raises StoreError."""
+        with self._changing:
+            self._space = (encoder, snapshot)
+            self.facts.drop_vectors()
+            self.subjects.drop_vectors()
+        for batch in self._reader.walk_passages():
+            with self._changing:
+                self._add_vectors(batch)
+
+    def fill(self) -> None:
+        """Learn all that the store holds; seconds at 100,000 passages. Raises StoreError."""
+        for batch in self._reader.walk_passages():
+            with self._changing:
+                self._learn(batch)
+
+    def catch_up(self) -> None:
+        """Learn what was announced and could not be read then, if there is anything."""
+        with self._changing:
+            try:
+                while behind := [id for id, _ in zip(self._behind, range(BATCH), strict=False)]:
+                    self._learn(behind)
+                    for id in behind:
+                        del self._behind[id]
+            except StoreError as error:
+                log.error("what was extracted from %d passages is not known yet: %s", len(self._behind), error)
+
+    def state(self) -> ExtractsState:
+        return ExtractsState(
+            facts=len(self.facts),
+            fact_vectors=self.facts.vectors,
+            subjects=len(self.subjects),
+            times=len(self.whens.times.passages),
+            memory_bytes=self.facts.memory_bytes + self.subjects.memory_bytes + self.whens.memory_bytes,
+        )
+
+    def _learn(self, ids: Sequence[int]) -> None:
+        reader = self._reader
+        facts, moments, whens, links = (
+            reader.facts_of(ids), reader.moments_of(ids), reader.whens_of(ids), reader.links_of(ids),
+        )  # fmt: skip
+        self._remove(ids)
+        new = self.subjects.unknown(links.subjects.tolist())
+        subjects, more = reader.subjects_of(new), reader.links_to(new)
+        self.facts.add(facts)
+        self.whens.add(moments, whens)
+        self.subjects.add(subjects, [links, more])
+        if self._space is not None:
+            self._add_vectors(ids)
+
+    def _add_vectors(self, ids: Sequence[int]) -> None:
+        """Of the facts of these passages, and of their subjects that are here."""
+        if self._space is None:
+            return
+        facts = self._reader.facts_of(ids)
+        self.facts.add_vectors(facts, self._reader.line_vectors(facts.hashes, *self._space))
+        subjects = self._reader.subjects_of(sorted(set(self._reader.links_of(ids).subjects.tolist())))
+        vectors = self._reader.line_vectors([row.hash for row in subjects], *self._space)
+        self.subjects.add_vectors([(row.id, vectors[row.hash]) for row in subjects if row.hash in vectors])
+
+    def _remove(self, ids: Sequence[int]) -> None:
+        self.facts.remove(ids)
+        self.whens.remove(ids)
+        self.subjects.remove(ids)
