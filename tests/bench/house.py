@@ -24,6 +24,7 @@ from house_encoders import Encoders
 from house_recall import PLAIN, Setting
 from pool_types import Ask, Pool, Row
 
+from recalld_daemon.extract.passages import extracted
 from recalld_daemon.index import open_catalogue, open_index
 from recalld_daemon.ingest.keeping import Keeping, Pass
 from recalld_daemon.ingest.ports import Space
@@ -104,6 +105,8 @@ def open_house(pool: Pool, encoders: Encoders) -> House:
     ids = _remember(pool, memory, encoders)
     memory.catalogue = open_catalogue(memory.home.index / "catalogue", memory.reader)
     memory.index = open_index(memory.home.index, memory.reader, _space(memory, encoders).encoder)
+    memory.extracts.fill()
+    memory.extracts.attach(_space(memory, encoders).encoder, 0)
     parts = _parts(memory)
     return House(pool, encoders, memory, parts, ids, {id: row for row, id in enumerate(ids)}, scratch)
 
@@ -156,10 +159,11 @@ def _remember(pool: Pool, memory: Memory, encoders: Encoders) -> list[int]:
 def _take(keeping: Keeping, path: str, source: str, rows: Sequence[Row]) -> None:
     kind = "claude-code" if rows[0].speaker in ("user", "assistant") else "text" if rows[0].speaker else "markdown"
     under_way = Pass(FileStat(path, 0, int(_first_date(rows) * 1e9), 0), source, kind, append=False)
-    at, passages = 0, []
+    at, cut = 0, []
     for row in rows:
-        passages.append(parsed(row, at))
-        at = passages[-1].end + 1
+        cut.append(parsed(row, at))
+        at = cut[-1].end + 1
+    passages = [item for item in extracted(cut, path) if isinstance(item, ParsedPassage)]
     for first in range(0, len(passages), BATCH):
         last = first + BATCH >= len(passages)
         keeping.take(under_way, Parsed(id=0, passages=passages[first : first + BATCH], done=last, cursor=at))
