@@ -1,9 +1,10 @@
 """Made-up conversations with questions, for fitting the learned parts: permissive, since all of it is written here.
 
-Real conversations of this kind may only be judged by. What is learned from these must carry over, so they have the traits
-that make the real ones hard: statements in the first person, echoes by the other that repeat their words, the same topics
-again in other sessions, answers that lean on the question before, dates relative to the day, and questioners who use
-other words. `telling` makes a conversation, `asking` its questions, `agents` the memories of personal and coding agents.
+Real conversations of this kind may only be judged by. What is learned from these must carry over, so they have the
+traits that make the real ones hard: statements in the first person, echoes by the other that repeat their words, the
+same topics again in other sessions, answers that lean on the question before, dates relative to the day, and
+questioners who use other words. `telling` makes a conversation, `asking` its questions, `agents` the memories of
+personal and coding agents.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a personal or coding agent should remember of its user, and the later requests and tool calls where it matters.
 
-The hard part is that they share few words: "Write me a recipe for four" needs "I'm allergic to nuts". Among the memory's
-rows are the same kinds of work talk, so that a request is nearest, by its words, to what does not matter.
+The hard part is that they share few words: "Write me a recipe for four" needs "I'm allergic to nuts". Among the
+memory's rows are the same kinds of work talk, so that a request is nearest, by its words, to what does not matter.
 """
 
 from __future__ import annotations

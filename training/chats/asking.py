@@ -35,14 +35,16 @@ def all_asks(talk: Conversation, group: str) -> list[Ask]:
         "chat.open": list(opens(talk, asked)),
         "chat.absent": list(absents(talk)),
     }
-    total = min(rng.randint(120, 200), *(int(len(asks) / SHARES[kind] * 1.1) for kind, asks in supply.items()))
-    asks = []
+    once = {}
     for kind, made in supply.items():
         rng.shuffle(made)
-        texts = {taken_over(talk, text, gold): gold for text, gold in made}  # each question once
-        for text, gold in list(texts.items())[: round(total * SHARES[kind])]:
-            asks.append(Ask(kind, user(text), gold=frozenset(gold), group=group))
-    return asks
+        once[kind] = list({taken_over(talk, text, gold): gold for text, gold in made}.items())
+    total = min(rng.randint(120, 200), *(int(len(made) / SHARES[kind] * 1.05) for kind, made in once.items()))
+    return [
+        Ask(kind, user(text), gold=frozenset(gold), group=group)
+        for kind, made in once.items()
+        for text, gold in made[: round(total * SHARES[kind])]
+    ]
 
 
 Made = tuple[str, list[int]]
@@ -84,8 +86,9 @@ def singles(talk: Conversation, asked: list[Told]) -> Iterator[Made]:
     """What, where, who, why and how."""
     rng = talk.rng
     for told in asked:
-        for _ in range(min(2, len(told.frame["q"]))):
-            if text := phrased(talk, told, told.frame["q"], told.rows):
+        templates = rng.sample(told.frame["q"], len(told.frame["q"]))
+        for half in (templates[::2], templates[1::2]):
+            if text := phrased(talk, told, half, told.rows):
                 yield text, told.rows
         for answered in told.answers:
             templates = [ask for ask in answered.follow.asks if not ask.startswith("t:")]
@@ -125,7 +128,7 @@ def third(gist: str) -> str:
 def windows(talk: Conversation) -> Iterator[Made]:
     """What somebody did at some time: every dated thing of theirs that falls into it."""
     rng = talk.rng
-    for told in rng.sample(talk.told, len(talk.told) // 4):
+    for told in rng.sample(talk.told, len(talk.told) // 2):
         if not told.dated or told.frame.tense != "past":
             continue
         person, name, written = talk.people[told.teller].name, calendar.MONTHS, calendar.date(told.day, rng)

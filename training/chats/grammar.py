@@ -1,7 +1,7 @@
 """The grammar of made-up talk: frames of things that happen to people, written by hand, and the words that fill them.
 
-A data file is plain text. A line `# pets` opens a topic, `@ adopt past x2 tags=pet,home` a frame of it: something that a
-person may tell (tense past, future or state; xN: may happen N times to one person). The lines of a frame:
+A data file is plain text. A line `# pets` opens a topic, `@ adopt past x2 tags=pet,home` a frame of it: something
+that a person may tell (tense past, future or state; xN: may happen N times to one person). The lines of a frame:
 
     s  what its teller says, in the first person          l  the other's question >> an answer that is elliptic alone
     e  what the other says back, full of the same words   f  a follow-up >> answers ?? what may be asked of the answer

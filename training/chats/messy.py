@@ -1,4 +1,4 @@
-"""Messenger style: what one would write in a sentence or three comes as short lines, careless, abbreviated, with emoji."""
+"""Messenger style: what one would write in a sentence or three comes as short lines, careless, with emoji."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ if TYPE_CHECKING:
     from training.chats.telling import Line
 
 SHORT = {
-    r"\byou are\b": "ur", r"\byou're\b": "ur", r"\byour\b": "ur", r"\byou\b": "u", r"\bare\b": "r", r"\bplease\b": "pls",
-    r"\bthanks\b": "thx", r"\bthank you\b": "ty", r"\bpeople\b": "ppl", r"\bbecause\b": "cuz", r"\bthough\b": "tho",
-    r"\btonight\b": "2nite", r"\btomorrow\b": "tmrw", r"\bgoing to\b": "gonna", r"\bwant to\b": "wanna", r"\band\b": "n",
-    r"\breally\b": "rly", r"\bsomething\b": "smth", r"\bprobably\b": "prob", r"\bbefore\b": "b4", r"\bwith\b": "w",
-    r"\byesterday\b": "yday", r"\bthe weekend\b": "the wknd", r"\bweekend\b": "wknd", r"\bI don't know\b": "idk",
-    r"\bto be honest\b": "tbh", r"\bhonestly\b": "ngl", r"\bright now\b": "rn", r"\bfavourite\b": "fav", r"\bvery\b": "v",
-    r"\bsee you\b": "cya", r"\boh my god\b": "omg", r"\bHaha\b": "lol", r"\bminutes\b": "mins", r"\bgreat\b": "gr8",
-    r"\bbirthday\b": "bday", r"\bmonths\b": "mths", r"\bgot to\b": "gotta", r"\blast night\b": "last nite",
+    r"\byou are\b": "ur", r"\byou're\b": "ur", r"\byour\b": "ur", r"\byou\b": "u",
+    r"\bare\b": "r", r"\bplease\b": "pls", r"\bthanks\b": "thx", r"\bthank you\b": "ty",
+    r"\bpeople\b": "ppl", r"\bbecause\b": "cuz", r"\bthough\b": "tho", r"\btonight\b": "2nite",
+    r"\btomorrow\b": "tmrw", r"\bgoing to\b": "gonna", r"\bwant to\b": "wanna", r"\band\b": "n",
+    r"\breally\b": "rly", r"\bsomething\b": "smth", r"\bprobably\b": "prob", r"\bbefore\b": "b4",
+    r"\bwith\b": "w", r"\byesterday\b": "yday", r"\bthe weekend\b": "the wknd", r"\bweekend\b": "wknd",
+    r"\bI don't know\b": "idk", r"\bto be honest\b": "tbh", r"\bhonestly\b": "ngl", r"\bright now\b": "rn",
+    r"\bfavourite\b": "fav", r"\bvery\b": "v", r"\bsee you\b": "cya", r"\boh my god\b": "omg",
+    r"\bHaha\b": "lol", r"\bminutes\b": "mins", r"\bgreat\b": "gr8", r"\bbirthday\b": "bday",
+    r"\bmonths\b": "mths", r"\bgot to\b": "gotta", r"\blast night\b": "last nite",
 }  # fmt: skip
 EMOJI = [
     "😂",
@@ -61,10 +63,8 @@ def messy_lines(lines: list[Line], rng: random.Random) -> list[tuple[int, str, l
     for line in lines:
         photo = re.search(r"\s*(\[a photo of .*\])$", line.text)
         text = line.text[: photo.start()] if photo else line.text
-        for piece in pieces(text, rng):
-            out.append((line.speaker, careless(piece, rng, abbreviating), [line]))
-        if photo:
-            out.append((line.speaker, photo[1], [line]))
+        said = [careless(piece, rng, abbreviating) for piece in pieces(text, rng)] if text else []
+        out += [(line.speaker, piece, [line]) for piece in [*said, *([photo[1]] if photo else [])]]
     return out
 
 

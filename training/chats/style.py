@@ -41,7 +41,7 @@ class Style:
                 text = re.sub(rf"\b{short}\b(?! \w+ing\?)", long, text)
         if "!" in text and self.rng.random() > self.loud:
             text = re.sub(r"!(?=\s|$)", ".", text)
-        if self.rng.random() < self.opening and len(text.split()) > 3 and text.split()[0].lower() in COMMON:
+        if self.rng.random() < self.opening and len(text.split()) > 3 and COMMON.match(text):
             text = f"{self.rng.choice(self.openers)} {text if text.split()[0] in OWN else text[0].lower() + text[1:]}"
         if self.rng.random() < self.closing and text[-1] in ".!":
             text = f"{text} {self.rng.choice(self.closers)}"
@@ -50,6 +50,8 @@ class Style:
 
 OWN = ("I", "I'm", "I've", "I'd")
 # First words after which an opener may stand; a name keeps its capital.
-COMMON = frozenset(
-    "i i'm i've i'd we we've last the a an it we you my there that this they our what how no not so if when at on two three yesterday".split()
+COMMON = re.compile(
+    r"(i|i'm|i've|i'd|we|we've|last|the|an?|it|you|my|there|that|this|they|our|what|how|no|not|so|if|when|at|on|two|three"
+    r"|yesterday)\s",
+    re.IGNORECASE,
 )

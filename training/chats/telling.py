@@ -1,7 +1,7 @@
 """A long conversation of two friends: who tells what in which session, and the small talk around it.
 
-Each session is a run of exchanges: one tells of a thing, the other echoes it and asks on, the first answers. What is told
-is kept with the rows that tell it; greetings, echoes, recaps and small talk are rows that answer nothing.
+Each session is a run of exchanges: one tells of a thing, the other echoes it and asks on, the first answers. What is
+told is kept with the rows that tell it; greetings, echoes, recaps and small talk are rows that answer nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from training.chats import calendar
 from training.chats.grammar import Fillers, FollowUp, Frame, Voice, unaddressed
 from training.chats.messy import messy_lines
-from training.chats.style import Style
 from training.chats.people import Person, voice
+from training.chats.style import Style
 from training.pools import Row
 
-TURNS_PER_LINE = {False: 0.68, True: 1.35}  # measured: lines are merged into turns, or cut into messages
+TURNS_PER_LINE = {False: 0.68, True: 1.55}  # measured: lines are merged into turns, or cut into messages
 NAMED = 0.4  # of the turns that might call the other by name do
 LONGEST_TURN = 48  # words; what one says in a row is one turn up to here
 
@@ -87,7 +87,7 @@ class Conversation:
     def live(self) -> None:
         """All sessions: 15 to 30 over 4 to 12 months."""
         sessions = self.rng.randint(15, 30)
-        turns = self.rng.randint(300, 700) / sessions
+        turns = self.rng.randint(480 if self.messy else 300, 700) / sessions
         spread = self.rng.randint(120, 360) / sessions  # days between two sessions, on average
         for _ in range(sessions):
             self.session += 1
@@ -140,10 +140,12 @@ class Conversation:
         style = "messy." if self.messy else ""
         self.say(first, self.generic(style + "hello", first))
         self.say(1 - first, self.generic(style + "hello.back", 1 - first))
+        self.aside(1 - first, 0.5)
 
     def part(self, first: int) -> None:
         style = "messy." if self.messy else ""
         self.say(first, self.generic(style + "bye", first))
+        self.aside(first, 0.3)
         self.say(1 - first, self.generic(style + "bye.back", 1 - first))
 
     def small_talk(self, first: int) -> None:
