@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recall_made import encoding, found, passage
+from recalld_daemon.memory import Memory
+from recalld_daemon.paths import home_under
 from recalld_daemon.recall.cross import GRACE_SECONDS, CrossEncoding, blended, from_thread
 from recalld_daemon.recall.explain import rows_of
 from recalld_daemon.recall.types import Candidate, EncoderUnavailable, Passage, Query
@@ -157,3 +160,23 @@ def test_a_late_worker_is_unavailable_and_its_request_given_up() -> None:
 def test_a_dead_worker_is_unavailable() -> None:
     with pytest.raises(EncoderUnavailable, match="the worker ended"):
         in_a_thread(MadeWorker(0.0, EncoderUnavailable("the worker ended")))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "loaded", "there"), [(0.0, True, False), (0.015, False, False), (0.015, True, True)]
+)
+def test_the_stage_is_there_where_one_is_configured_and_loaded(
+    tmp_path: Path, seconds: float, loaded: bool, there: bool
+) -> None:
+    class Live:
+        has_cross_encoder = loaded
+
+    home = home_under(tmp_path)
+    home.make()
+    memory = Memory.open(home)
+    try:
+        memory.cross_seconds = seconds
+        parts = memory.recaller(Live(), True).parts  # type: ignore[arg-type]
+        assert [stage.stage for stage in parts.deepeners if stage.name == "cross"] == (["full"] if there else [])
+    finally:
+        memory.close()
