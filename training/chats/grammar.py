@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
-OTHER_WORDS = 0.15  # of the fillers marked ~: real questioners mostly repeat the noun; calibrated by a BM25's R@10
+OTHER_WORDS = 0.1  # of the fillers marked ~: real questioners mostly repeat the noun; calibrated by a BM25's R@10
 CHOICE = re.compile(r"<([^<>]*)>")
 SLOT = re.compile(r"\{(\w+?)(~?)\}")
 AN = re.compile(

@@ -20,7 +20,7 @@ from training.chats.style import Style
 from training.pools import Row
 
 TURNS_PER_LINE = {False: 0.68, True: 1.55}  # measured: lines are merged into turns, or cut into messages
-NAMED = 0.4  # of the turns that might call the other by name do
+NAMED = 0.3  # of the turns that might call the other by name do
 LONGEST_TURN = 48  # words; what one says in a row is one turn up to here
 
 
