@@ -73,6 +73,7 @@ Rated = tuple[float, int, str]  # worth, place, the statement
 def _said(piece: Piece, found: list[str], tz: tzinfo | None) -> list[Rated]:
     """What a message states."""
     rated: list[Rated] = []
+    timed = bool(whens(piece.text, piece.written_at, tz))
     question = _asked_before(piece)
     for place, sentence in enumerate(found):
         if is_question(sentence) or not is_prose(sentence):
@@ -85,7 +86,7 @@ def _said(piece: Piece, found: list[str], tz: tzinfo | None) -> list[Rated]:
             continue
         value = worth(own)
         if len(own) >= 2 and value >= LEAST_WORTH:
-            rated.append((value, place, _standalone(sentence, piece, tz)))
+            rated.append((value, place, _standalone(sentence, piece, tz, timed)))
     return rated
 
 
@@ -129,10 +130,10 @@ def _is_elliptic(sentence: str, own: list[str]) -> bool:
     return said[0] in _CONSENT or (bool(own) and said[0] not in _OWN_SUBJECT)
 
 
-def _standalone(sentence: str, piece: Piece, tz: tzinfo | None) -> str:
-    """With its references resolved: who speaks, to whom, and when."""
+def _standalone(sentence: str, piece: Piece, tz: tzinfo | None, timed: bool) -> str:
+    """With its references resolved: who speaks, to whom, and when, if the passage is `timed` at all."""
     sentence = _GREETING.sub("", sentence, count=1)
-    found = whens(sentence, piece.written_at, tz)
+    found = whens(sentence, piece.written_at, tz) if timed else []
     text = _timed(sentence, found, tz)
     text = _named(text, piece.speaker)
     other = piece.before.speaker if piece.before and piece.before.speaker != piece.speaker else ""

@@ -17,8 +17,9 @@ from recalld_daemon.extract.interface import Piece, Subject
 from recalld_daemon.extract.sentences import REACTIONS
 from recalld_daemon.recall.words import STOP_WORDS, parts_of, stem, weight_of, word_set
 
-MOST = 16  # subjects of a passage
-MOST_TOPICS = 4
+MOST = 12  # subjects of a passage
+MOST_TOPICS = 3
+TOPIC_CHARS = 400  # of a passage, in which its topics are looked for
 NAME_CHARS = 80
 SURE_NAME = 0.9  # a capitalised word that begins a sentence is a name when the background hardly knows it
 
@@ -26,20 +27,20 @@ _NAME = re.compile(
     r"(?<![\w`/.@#-])[A-Z][a-zÀ-ÿ]+(?:[-'’][A-Z][a-z]+)?(?:\s+[A-Z][a-zÀ-ÿ]+(?:-[A-Z][a-z]+)?){0,2}(?![\w`/(-])"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:…\n\"“(*>-])\s*$")
-_PATH = re.compile(
-    r"(?<![\w:/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w|(?<![\w/.-])[\w-]+\.(?:py|js|ts|tsx|jsx|go|rs|c|h|cpp|java|rb|sh|toml|ya?ml|json|md|txt|cfg|ini|sql|html|css|lock|env|log)\b"
+_PATH = re.compile(r"(?<![\w:/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w")
+_FILE = re.compile(
+    r"(?<![\w/.-])[\w-]+\.(?:py|js|ts|tsx|jsx|go|rs|c|h|cpp|java|rb|sh|toml|ya?ml|json|md|txt|cfg|ini|sql|html|css|lock|"
+    r"env|log)\b"
 )
-_SYMBOL = re.compile(
-    r"\b[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*\(\)?|\b[a-z]+[a-z0-9]*[A-Z]\w*|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b|"
-    r"\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+\b"
-)
-_QUOTED = re.compile(r"`([^`\n]{2,60})`")
+_TOKEN = re.compile(r"[A-Za-z_][\w.:]*\(?")
+_HUMP = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_QUOTED = re.compile(r"`\s*(\S[^`\n]{1,60})`")
 _SHELL = re.compile(r"^\s*\$\s+(\S+)", re.MULTILINE)
 _PROJECT = re.compile(
     r"\b(?:project|repo|repository)\s+(?:called\s+|named\s+)?[`\"]?([A-Za-z][\w-]+)|github\.com/[\w.-]+/([\w-]+)",
     re.IGNORECASE,
 )
-_RUNS = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|[^\s\w'’-]+|\d\S*")
+_RUNS = re.compile(r"[a-zß-ÿ]+(?:['’-][a-zß-ÿ]+)*|[^\sa-z]")
 
 GENERIC = word_set("user assistant system human ai bot agent me you")  # speakers who are nobody in particular
 _TOOLS = word_set(
@@ -95,14 +96,12 @@ def _candidates(piece: Piece) -> Iterator[Subject]:
     if piece.speaker and piece.speaker.lower() not in GENERIC:
         yield person(piece.speaker)
     text = piece.text
-    symbols = list(_symbols(text))
-    paths = [Subject("path", match[0], path_aliases(match[0])) for match in _PATH.finditer(text) if _is_path(match[0])]
     yield from (person(name) for name in _names(text))
-    yield from paths
-    yield from symbols
+    yield from (Subject("path", path, path_aliases(path)) for path in _paths(text))
+    yield from _symbols(text)
     yield from (Subject("tool", tool) for tool in _tools(text))
     yield from (Subject("project", match[1] or match[2]) for match in _PROJECT.finditer(text))
-    yield from (Subject("topic", topic) for topic in _topics(piece.heading.rpartition(" > ")[2], text))
+    yield from (Subject("topic", topic) for topic in _topics(piece.heading.rpartition(" > ")[2], text[:TOPIC_CHARS]))
 
 
 def person(name: str) -> Subject:
@@ -119,11 +118,15 @@ def path_aliases(path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.lower() for name in found if len(name) > 2 and name.lower() != own))
 
 
-def _is_path(text: str) -> bool:
-    """Not a fraction, a date, a pair of words."""
-    if "/" not in text:
-        return True
-    return text[:1] in "~./" or "." in text.rpartition("/")[2] or text.count("/") > 1
+def _paths(text: str) -> Iterator[str]:
+    """Paths and file names; no fractions, dates or pairs of words."""
+    if "/" in text:
+        for match in _PATH.finditer(text):
+            path = match[0]
+            if path[0] in "~./" or "." in path.rpartition("/")[2] or path.count("/") > 1:
+                yield path
+    if "." in text:
+        yield from _FILE.findall(text)
 
 
 def _names(text: str) -> Iterator[str]:
@@ -157,9 +160,12 @@ def _is_form(low: str) -> bool:
 
 
 def _symbols(text: str) -> Iterator[Subject]:
-    for match in _SYMBOL.finditer(text):
-        name = match[0].rstrip("(").removesuffix("()").rstrip("(")
-        if len(name) > 3 and (match[0] != name or parts_of(name)):
+    """Names that code gives: called, or composed of several words in one."""
+    for token in _TOKEN.findall(text):
+        if token.isalpha() and (token.islower() or token.istitle() or token.isupper()):
+            continue
+        name = token.rstrip("(.:")
+        if len(name) > 3 and (token[-1] == "(" or "_" in name.strip("_") or _HUMP.search(name)):
             yield Subject("symbol", name, _symbol_aliases(name))
 
 
@@ -171,9 +177,9 @@ def _symbol_aliases(name: str) -> tuple[str, ...]:
 
 
 def _tools(text: str) -> Iterator[str]:
-    for match in _SHELL.finditer(text):
+    for match in _SHELL.finditer(text) if "$" in text else ():
         yield match[1].rpartition("/")[2]
-    for match in _QUOTED.finditer(text):
+    for match in _QUOTED.finditer(text) if "`" in text else ():
         word = match[1].split()[0]
         if word in _TOOLS or (" " in match[1] and word.islower() and word.isalpha() and " -" in match[1]):
             yield word
@@ -186,7 +192,7 @@ def _topics(heading: str, text: str) -> Iterator[str]:
     for place, part in enumerate((heading, text)):
         run: list[str] = []
         for word in [*_RUNS.findall(part.lower()), "."]:
-            if word[0].isalpha() and word not in STOP_WORDS and word not in REACTIONS and 2 < len(word) < 25:
+            if len(word) > 2 and word not in STOP_WORDS and word not in REACTIONS and len(word) < 25:
                 run.append(word)
                 continue
             if 2 <= len(run) <= 3:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from functools import lru_cache
 
 from recalld_daemon.extract import time_rules
 from recalld_daemon.extract.spans import Clock, Days
@@ -62,17 +63,22 @@ def whens(text: str, spoken_at: float | None, tz: tzinfo | None = UTC, *, asked:
     >>> [(w.said, w.grain, int(w.end - w.start) // 86400) for w in whens("we met two weekends ago", 1_683_458_900.0)]
     [('two weekends ago', 'span', 2)]
     """
+    return list(_whens(text, spoken_at, tz, asked))
+
+
+@lru_cache(maxsize=8)  # a passage's times are asked for by more than one extractor
+def _whens(text: str, spoken_at: float | None, tz: tzinfo | None, asked: bool) -> tuple[When, ...]:
     lower = _lower(text)
     words = set(_WORD.findall(lower))
     rules = [rule for rule in time_rules.RULES if rule.may_match(words)]
     if time_rules.has_numeric(lower):
         rules = [*time_rules.NUMERIC, *rules]
     if not rules:
-        return []
+        return ()
     try:
         clock = Clock.at(spoken_at if spoken_at else 0.0, tz)
     except (ValueError, OverflowError, OSError):
-        return []
+        return ()
     mentions = _joined(lower, _bounded(lower, _disjoint(_found(text, lower, rules, clock, bool(spoken_at), asked))))
     unique: dict[tuple[float, float, str], When] = {}
     for mention in (_plain(mention, asked) for mention in mentions[:MOST]):
@@ -80,7 +86,7 @@ def whens(text: str, spoken_at: float | None, tz: tzinfo | None = UTC, *, asked:
         said = " ".join(text[mention.first : mention.last].split())
         if start < end:
             unique.setdefault((start, end, mention.days.grain), When(start, end, _grain(mention), said))
-    return list(unique.values())
+    return tuple(unique.values())
 
 
 def _found(

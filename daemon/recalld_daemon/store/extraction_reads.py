@@ -140,7 +140,7 @@ class ExtractionReads(Reads):
         """The facts and the subjects whose texts have these hashes."""
         marks = ",".join("?" * len(hashes))
         passages = self._all(f"SELECT DISTINCT passage FROM facts WHERE hash IN ({marks})", list(hashes))
-        subjects = self._all(f"SELECT id FROM subjects WHERE hash IN ({marks})", list(hashes))
+        subjects = self._all(f"SELECT id FROM subjects WHERE shared = 1 AND hash IN ({marks})", list(hashes))
         return self.facts_of([row[0] for row in passages]), self.subjects_of([row[0] for row in subjects])
 
     def walk_passages(self) -> Iterator[list[int]]:

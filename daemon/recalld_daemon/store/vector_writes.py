@@ -86,8 +86,8 @@ class VectorWrites(Transactions):
             marks = ",".join("?" * len(hashes))
             lines = {
                 hash
-                for table in ("facts", "subjects")
-                for hash in self._column(f"SELECT hash FROM {table} WHERE hash IN ({marks})", hashes)
+                for table in ("facts WHERE", "subjects WHERE shared = 1 AND")
+                for hash in self._column(f"SELECT hash FROM {table} hash IN ({marks})", hashes)
             }
             self._db.executemany(
                 _PUT,

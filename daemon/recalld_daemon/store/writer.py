@@ -14,7 +14,7 @@ ORPHANS_PER_TRANSACTION = 1_000  # 7 MB of log
 _DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vectors v INDEXED BY vectors_hash
     WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash)
     AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.hash = v.hash)
-    AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.hash = v.hash) LIMIT ?)"""
+    AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.shared = 1 AND s.hash = v.hash) LIMIT ?)"""
 
 
 class Writer(MemoryWrites, VectorWrites, LogWrites):

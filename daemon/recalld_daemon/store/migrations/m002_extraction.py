@@ -51,7 +51,7 @@ CREATE TABLE subjects (
   hash BLOB NOT NULL,                      -- of the name, as it is embedded
   shared INTEGER NOT NULL DEFAULT 0        -- 1: two passages or more have had it; only then is its name embedded
 ) STRICT;
-CREATE INDEX subjects_hash ON subjects(hash);
+CREATE INDEX subjects_hash ON subjects(hash) WHERE shared = 1;
 CREATE INDEX subjects_shared ON subjects(id) WHERE shared = 1;
 CREATE TABLE subject_aliases (
   alias TEXT NOT NULL,                     -- folded
