@@ -5,8 +5,8 @@
 Each size is a store of real passages (repeated and varied to reach the size; `--home` keeps it), in sources of 500,
 with two speakers. `search` is the lexical lane's, with its names; `score` is of 500 ids at random, first without, then
 right after the search of the same query, as a recall asks. `build_s` reads the store's texts; `load_s` takes what was
-saved and agrees with the store. `same_top10` says how much of FTS5's first ten is among the index's: information, no
-aim.
+saved and agrees with the store. All times are of this thread's processor, since others may be using the machine.
+`same_top10` says how much of FTS5's first ten is among the index's: information, no aim.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PER_SOURCE = 500
 ASKED = 300
 SCORED = 500  # ids at a time
 LIMIT = 100  # hits asked for, as fusion does
-REPEATS = 3  # of each query; the quickest counts, since others use the machine too
+REPEATS = 3  # of each query; the quickest counts: caches are what a busy machine takes away
 
 T = TypeVar("T")
 
@@ -159,10 +159,10 @@ def put(writer: Writer, number: int, passages: Sequence[ParsedPassage]) -> None:
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Seconds, and what it gave."""
-    began = time.perf_counter()
+    """Seconds of this thread's processor time, and what it gave."""
+    began = time.thread_time()
     result = work()
-    return time.perf_counter() - began, result
+    return time.thread_time() - began, result
 
 
 if __name__ == "__main__":

@@ -57,14 +57,23 @@ class Table:
         return cls(rows, np.ascontiguousarray(rows["id"]), order, position, begun[position].astype(np.int32))
 
     def with_rows(self, rows: Rows) -> Table:
-        """With these, in the places of those of the same id."""
-        kept = self.rows[~np.isin(self.ids, rows["id"], assume_unique=True)] if len(rows) else self.rows
-        both = np.concatenate([kept, rows])
-        rising = not len(kept) or not len(rows) or kept["id"][-1] < rows["id"][0]
-        return Table.of(both if rising else both[np.argsort(both["id"], kind="stable")])
+        """With these, by rising id, in the places of those of the same id."""
+        at = rows_of(self.ids, rows["id"])
+        known = at >= 0
+        held = self.rows
+        if known.any():
+            held = held.copy()
+            held[at[known]] = rows[known]
+        new = rows[~known]
+        if len(new):
+            rising = not len(held) or held["id"][-1] < new["id"][0]
+            held = np.concatenate([held, new])
+            held = held if rising else held[np.argsort(held["id"], kind="stable")]
+        return Table.of(held)
 
     def without(self, ids: Int64) -> Table:
-        return Table.of(self.rows[~np.isin(self.ids, ids)])
+        at = rows_of(self.ids, ids)
+        return Table.of(np.delete(self.rows, at[at >= 0])) if (at >= 0).any() else self
 
 
 class CardTable:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recalld_daemon.index.words_segment import COUNT_STEP, Postings, Segment, merged
+from recalld_daemon.index.words_segment import COUNT_STEP, Mask, Postings, Segment, merged
 from recalld_daemon.index.words_terms import UInt64, asked_terms, terms_in
 from recalld_daemon.recall.types import Float32, Int64, LaneHits, View
 from recalld_daemon.store.passage_reads import PassageBatch
@@ -76,12 +76,14 @@ class WordIndex:
         table = self._table
         scores = self._scores(table, asked_terms(words))
         named = asked_terms(names)
+        found = scores > 0
         seen = _visible(table, view)
         if seen is not None:
-            scores = scores * seen
-        top = _best(scores, limit)
+            found &= seen
+        top = _best(scores, np.flatnonzero(found), limit)
         if 0 < len(top) == limit and len(named):
-            top = _with_places_for(top, _rows_with(table, named, scores), scores, limit)
+            wanted = _rows_with(table, named)
+            top = _with_places_for(top, wanted[found[wanted]], scores, limit)
         rows = top[np.argsort(-scores[top], kind="stable")]
         return LaneHits(ids=_ids_of(table, rows), scores=scores[rows])
 
@@ -223,25 +225,26 @@ def _chosen(frequencies: Int64) -> list[int]:
     return [int(term) for term in order[affordable]]
 
 
-def _visible(table: Table, view: View) -> Float32 | None:
-    """(n,) 1 where a row may be seen, else 0; None: all."""
+def _visible(table: Table, view: View) -> Mask | None:
+    """(n,) whether a row may be seen; None: all."""
     masks = [segment.visible(view) for segment in table.segments]
     if all(mask is None for mask in masks):
         return None
-    whole = [s.alive if mask is None else mask for s, mask in zip(table.segments, masks, strict=True)]
-    return np.concatenate(whole).astype(np.float32)
+    return np.concatenate([s.alive if mask is None else mask for s, mask in zip(table.segments, masks, strict=True)])
 
 
-def _best(scores: Float32, limit: int) -> Int64:
-    """The rows of the best positive scores, at most `limit`, in no order."""
-    if limit <= 0:
-        return np.empty(0, np.int64)
-    top = np.argpartition(scores, len(scores) - limit)[-limit:] if len(scores) > limit else np.arange(len(scores))
-    return top[scores[top] > 0]
+def _best(scores: Float32, rows: Int64, limit: int) -> Int64:
+    """Those of the rows with the best scores, at most `limit`, in no order.
+
+    Rows without a score are kept out beforehand: a partition of mostly equal values takes 25 times as long.
+    """
+    if limit <= 0 or len(rows) <= limit:
+        return rows[: max(0, limit)]
+    return rows[np.argpartition(scores[rows], len(rows) - limit)[-limit:]]
 
 
-def _rows_with(table: Table, terms: UInt64, scores: Float32) -> Int64:
-    """Rows that have one of the rare terms among these, and a score."""
+def _rows_with(table: Table, terms: UInt64) -> Int64:
+    """Rows that have one of the rare terms among these, masked ones too."""
     spans = [segment.spans(terms) for segment in table.segments]
     rare = np.flatnonzero((frequencies := _frequencies(table, spans)) <= RARE)
     found = [
@@ -249,8 +252,7 @@ def _rows_with(table: Table, terms: UInt64, scores: Float32) -> Int64:
         for segment, offset, (firsts, lasts) in zip(table.segments, table.offsets, spans, strict=True)
         for term in rare[frequencies[rare] > 0]
     ]
-    rows = np.unique(np.concatenate(found or [np.empty(0, np.int64)]))
-    return rows[scores[rows] > 0]
+    return np.unique(np.concatenate(found or [np.empty(0, np.int64)]))
 
 
 def _with_places_for(top: Int64, wanted: Int64, scores: Float32, limit: int) -> Int64:

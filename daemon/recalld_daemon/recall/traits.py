@@ -33,6 +33,9 @@ _CODE = re.compile(
     r"|=>|->|::|!=|==|&&|\|\||</\w+>|^\$ |\s--?[a-z][\w-]+",
     re.MULTILINE,
 )
+_CODE_MARK = re.compile(
+    r"[`({;=>|$<#]|&&|::| -|^\s*(?:def|class|import|from|return|func|fn|const|let|var)\b", re.MULTILINE
+)
 _PICTURE = re.compile(r"\[(?:image|photo|picture|img)\b|!\[[^\]]*\]\(|<Media omitted>|\b(?:image|photo) (?:attached|omitted)", re.I)  # fmt: skip  # noqa: E501
 
 _FIRST_WORDS = word_set("i i'm i've i'd i'll me my mine myself we our ours us")
@@ -65,7 +68,7 @@ def traits_of(text: str) -> Trait:
         found |= Trait.NAMES
     if (digits or words & _TIME_WORDS) and _TIME.search(plain):
         found |= Trait.TIME
-    if _CODE.search(plain):
+    if _CODE_MARK.search(plain) and _CODE.search(plain):
         found |= Trait.CODE
     if ("[" in plain or "omitted" in plain or "attached" in plain) and _PICTURE.search(plain):
         found |= Trait.PICTURE
