@@ -34,8 +34,8 @@ class Recipe:
     rank: int = 16
     epochs: float = 1.0
     batch: int = 32  # queries
-    negatives: int = 2  # mined, per query and step
-    rate: float = 5e-4
+    negatives: int = 1  # mined, per query and step
+    rate: float = 1e-3
     projection_rate: float = 5e-4
     warm_up: float = 0.06  # share of the steps
     late_temperature: float = 0.03
