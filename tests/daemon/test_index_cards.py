@@ -166,6 +166,7 @@ def test_cards_are_read_while_they_change() -> None:
         ("it was in the spring of 2021, in May", Trait.TIME, Trait.QUESTION),
         ("run `make ship` first", Trait.CODE, Trait.PICTURE),
         ("[image: a red boat at the pier]", Trait.PICTURE, Trait.QUESTION),
+        ("see this [a photo of a red boat]", Trait.PICTURE, Trait.CODE),
         ("look ![boat](boat.png)", Trait.PICTURE, Trait.TIME),
         ("", Trait(0), Trait(255)),
     ],

@@ -36,7 +36,11 @@ _CODE = re.compile(
 _CODE_MARK = re.compile(
     r"[`({;=>|$<#]|&&|::| -|^\s*(?:def|class|import|from|return|func|fn|const|let|var)\b", re.MULTILINE
 )
-_PICTURE = re.compile(r"\[(?:image|photo|picture|img)\b|!\[[^\]]*\]\(|<Media omitted>|\b(?:image|photo) (?:attached|omitted)", re.I)  # fmt: skip  # noqa: E501
+_PICTURE = re.compile(
+    r"\[(?:an? |the )?(?:\w+ )?(?:image|photo\w*|picture|img|drawing|screenshot)\b|!\[[^\]]*\]\("
+    r"|<Media omitted>|\b(?:image|photo) (?:attached|omitted)",
+    re.IGNORECASE,
+)
 
 _FIRST_WORDS = word_set("i i'm i've i'd i'll me my mine myself we our ours us")
 _SECOND_WORDS = word_set("you your yours yourself u ur you're you've you'd you'll")
