@@ -42,6 +42,8 @@ class Config:
     session_tokens: int = 8_000
     false_rate: float = 0.05
     threshold_shift: float = 0.0
+    user_names: tuple[str, ...] = ()
+    agent_names: tuple[str, ...] = ()
     late_interaction: bool = True
     cross_encoder_ms: float = 15.0
     inject: bool = True
@@ -109,6 +111,12 @@ KEYS: tuple[Key, ...] = (
         'Reads the first passages together with the query: "none", or any sentence-transformers CrossEncoder.'),
     Key("models", "bulk_threads", "bulk_threads", int, "threads",
         "Threads of the low-priority process that indexes.", between(1, 64)),
+    Key("recall", "user_names", "user_names", list, "names",
+        'What you are called where others write of you: whose words "what did I decide" looks for.',
+        _text_list),
+    Key("recall", "agent_names", "agent_names", list, "names",
+        'What your agent is called, beside "assistant": whose words "what did you suggest" looks for.',
+        _text_list),
     Key("recall", "late_interaction", "late_interaction", bool, "",
         "Re-rank the best 100 passages token by token. Off: fusion answers alone."),
     Key("recall", "cross_encoder_ms", "cross_encoder_ms", float, "milliseconds",
