@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import small_cross
-from recalld_daemon.models.files import ModelError
+from recalld_daemon.models.files import ModelError, find_folder
 from recalld_daemon.models.reranker import (
     BATCH,
     SMOOTHING,
@@ -20,9 +20,10 @@ from recalld_daemon.models.reranker import (
     load_reranker,
     scores_of,
 )
+from recalld_daemon.models.reranker_default import HEAD, Learned, bare_module, base_hash, save_learned
 from recalld_daemon.models.reranker_files import RerankerFiles, open_reranker_files, positive_label
 from recalld_daemon.models.reranker_runtimes import PAIR_LIMIT, Pair, open_pair_model
-from recalld_daemon.models.reranker_torch import FirstToken, load_module
+from recalld_daemon.models.reranker_torch import FirstToken, TorchPairs, load_module
 from recalld_daemon.models.runtimes import LIBRARY, TORCH_FP32
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the libraries' own
@@ -221,3 +222,41 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken" / "config.json").write_text("{")
     with pytest.raises(ModelError, match="readable cross-encoder"):
         open_reranker_files(str(tmp_path / "broken"), tmp_path, allow_download=False)
+
+
+@pytest.mark.models
+def test_what_was_learned_is_kept_as_small_differences(tmp_path: Path) -> None:
+    packaged = find_folder("default", allow_download=False)
+    torch.manual_seed(9)
+    module = bare_module(packaged, 1).eval()
+    before = {name: value.numpy().copy() for name, value in module.state_dict().items()}
+    with torch.no_grad():
+        for name, value in module.named_parameters():
+            if "layer" in name or name.startswith(HEAD):
+                value += 0.01 * torch.randn_like(value)
+    now = {name: value.numpy() for name, value in module.state_dict().items()}
+    moved = {name: now[name] - before[name] for name in now if "layer" in name}
+    whole = {name: now[name] for name in now if name.startswith(HEAD)}
+    path = tmp_path / "mine.safetensors"
+    save_learned(Learned(1, base_hash(packaged), moved, whole), path)
+    assert path.stat().st_size < 1.2 * sum(value.size for value in moved.values())  # a byte each, and no words
+
+    files = open_reranker_files(str(path), tmp_path / "cache", allow_download=False)
+    assert (files.name, files.labels, files.plain) == ("mine", 1, True)
+    pairs = open_pair_model(TORCH_FP32, files, tmp_path / "cache", 1)
+    batch = pairs.pairs("where is the key?", ["The key is in the vault.", "Soup for lunch.", "a " * 200])
+    rebuilt = pairs.logits(batch)
+    right = TorchPairs(TORCH_FP32, module, files, 1).logits(batch)
+    untouched = TorchPairs(TORCH_FP32, bare_module(packaged, 1).eval(), files, 1).logits(batch)
+    assert np.abs(rebuilt - right).max() < 0.05 * np.abs(untouched - right).max()
+
+
+@pytest.mark.models
+def test_differences_to_another_encoder_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    save_learned(Learned(1, "0" * 16, {}, {}), path)
+    files = open_reranker_files(str(path), tmp_path / "cache", allow_download=False)
+    with pytest.raises(ModelError, match="belongs to encoder 0000000000000000"):
+        load_module(files)
+    with pytest.raises(ModelError, match="no such file"):
+        open_reranker_files(str(tmp_path / "none.safetensors"), tmp_path, allow_download=False)

@@ -1,9 +1,9 @@
 """Where a cross-encoder's files lie and what they say of it, read without importing torch or sentence-transformers.
 
-It is "default" (the packaged encoder's lowest layers with the differences that `training/cross_encoder.py` learned), a
-directory, or a name on the hub. A model that is a transformer for sequence classification with a fast tokenizer is
-*plain*: its graph can be exported. Any other (a language model that is asked for "yes", several modules) runs inside
-sentence-transformers itself.
+It is a directory, a name on the hub, or what `training/cross_encoder.py` learned: a .safetensors file of differences to
+the packaged encoder's lowest layers ("default": the one that ships, where one does). A model that is a transformer for
+sequence classification with a fast tokenizer is *plain*: its graph can be exported. Any other (a language model that is
+asked for "yes", several modules) runs inside sentence-transformers itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from recalld_daemon.models.cache import digest
 from recalld_daemon.models.files import ModelError, find_folder, weights_hash
 
 ARTEFACT = Path(__file__).parent / "artefacts" / "cross-1.safetensors"
-DEFAULT_NAME = "cross-1"
 RELEVANT = ("entailment", "relevant", "yes", "true", "positive")  # what the wanted label of several may be called
 
 
@@ -37,8 +36,8 @@ class RerankerFiles:
 
 def open_reranker_files(model: str, cache_dir: Path, *, allow_download: bool) -> RerankerFiles:
     """Find the cross-encoder and read its configuration. Raises ModelError."""
-    if model == "default":
-        return _default(cache_dir)
+    if model == "default" or model.endswith(".safetensors"):
+        return _learned(model, cache_dir)
     bare = "/" not in model and not model.startswith((".", "~")) and not Path(model).is_dir()
     name = f"cross-encoder/{model}" if bare else model
     folder = find_folder(name, allow_download=allow_download)
@@ -62,12 +61,14 @@ def positive_label(names: dict[str, Any], labels: int) -> int:
     return labels - 1
 
 
-def _default(cache_dir: Path) -> RerankerFiles:
-    if not ARTEFACT.is_file():
-        raise ModelError("cross-encoder 'default': this build ships none: name a CrossEncoder, or set \"none\"")
+def _learned(model: str, cache_dir: Path) -> RerankerFiles:
+    path = ARTEFACT if model == "default" else Path(model).expanduser().resolve()
+    if not path.is_file():
+        what = "this build ships none" if model == "default" else "there is no such file"
+        raise ModelError(f'cross-encoder {model!r}: {what}: name a CrossEncoder, or set "none"')
     folder = find_folder("default", allow_download=False)
-    weights = f"{digest(ARTEFACT)[:8]}{weights_hash(folder, cache_dir)[:8]}"
-    return RerankerFiles(DEFAULT_NAME, folder, weights, True, 1, 0, 512, ARTEFACT)
+    weights = f"{digest(path)[:8]}{weights_hash(folder, cache_dir)[:8]}"
+    return RerankerFiles(path.stem, folder, weights, True, 1, 0, 512, path)
 
 
 def _read(name: str, folder: Path, cache_dir: Path) -> RerankerFiles:
