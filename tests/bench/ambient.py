@@ -31,7 +31,7 @@ from eval_documents import MARKS, load
 from eval_pools import Judged
 from figures import Scored, by_kind, cell, difference, intervals, means
 from house_encoders import Encoders
-from judging import bench_options, convene, dismiss, encoders_of, floor, judge
+from judging import bench_options, convened, encoders_of, floor, judge
 
 NAMES = ("hit1", "hit5", "hit10", "mrr")
 HEADROOM = 0.6  # a floor above it leaves no room for much more
@@ -54,9 +54,8 @@ def main() -> None:
 def measured(name: str, pools: list[Judged], encoders: Encoders) -> dict[str, Row]:
     """kind -> its questions, answered by plain BM25 and by the cascade; of several kinds, all of them too."""
     plain = floor(pools)
-    courts = convene(pools, encoders)
-    ours = judge(courts)
-    dismiss(courts)
+    with convened(pools, encoders) as courts:
+        ours = judge(courts)
     kinds = {kind.replace(".", "_"): rows for kind, rows in by_kind(ours).items()}
     floors = {kind.replace(".", "_"): rows for kind, rows in by_kind(plain).items()}
     rows = {kind: (floors[kind], kinds[kind]) for kind in kinds}

@@ -22,6 +22,7 @@ from recalld_daemon.recall.types import QueryEncoding
 from recalld_daemon.worker_wire import PassagesEncoded
 
 BATCH = 256
+SAVED_AFTER = 2048  # passages: what an interrupted run loses at most
 
 
 class Encoders:
@@ -45,7 +46,7 @@ class Encoders:
     def fill(self, keeping: Keeping, space: Space, name: str) -> None:
         """Gives the store all vectors it misses. name: of the pool, for the file and the progress line."""
         kept = Kept.load(self._file(name))
-        before = len(kept.rows)
+        saved = len(kept.rows)
         while missing := keeping.missing(BATCH):
             new = [(hash, text) for hash, text in missing if hash not in kept.rows]
             if new:
@@ -53,7 +54,10 @@ class Encoders:
                 kept.add([hash for hash, _ in new], self.bulk.encode_passages([text for _, text in new]))
             hashes = [hash for hash, _ in missing]
             keeping.put(space, hashes, kept.frame(hashes))
-        if len(kept.rows) > before:
+            if len(kept.rows) >= saved + SAVED_AFTER:
+                kept.save(self._file(name))
+                saved = len(kept.rows)
+        if len(kept.rows) > saved:
             kept.save(self._file(name))
 
     def _file(self, name: str) -> Path:
@@ -81,10 +85,12 @@ class Kept:
     def save(self, file: Path) -> None:
         vectors, tokens, starts, ends = zip(*self.rows.values(), strict=True)
         hashes = np.frombuffer(b"".join(self.rows), np.uint8).reshape(len(self.rows), -1)
+        part = file.with_suffix(".part.npz")
         np.savez(
-            file, hashes=hashes, vectors=np.stack(vectors), tokens=np.concatenate(tokens),
+            part, hashes=hashes, vectors=np.stack(vectors), tokens=np.concatenate(tokens),
             starts=np.concatenate(starts), ends=np.concatenate(ends), lengths=np.array([len(row) for row in tokens]),
         )  # fmt: skip
+        part.replace(file)
 
     def add(self, hashes: list[bytes], encoded: EncodedPassages) -> None:
         columns = zip(encoded.vectors, encoded.tokens, encoded.starts, encoded.ends, strict=True)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,18 +35,16 @@ class Court:
         return self.judged.pool.name
 
 
-def convene(pools: Iterable[Judged], encoders: Encoders) -> list[Court]:
-    """Opens all houses; passages that were never encoded before take time (some 200 a second)."""
-    courts = []
-    for judged in pools:
-        courts.append(Court(judged, open_house(judged.pool, encoders)))
-        tell(f"{judged.pool.name}: {len(judged.pool.rows)} passages, {len(judged.pool.asks)} questions")
-    return courts
-
-
-def dismiss(courts: Iterable[Court]) -> None:
-    for court in courts:
-        court.house.close()
+@contextmanager
+def convened(pools: Iterable[Judged], encoders: Encoders) -> Iterator[list[Court]]:
+    """All houses, open until the end; passages that were never encoded before take time (some 200 a second)."""
+    with ExitStack() as open_ones:
+        courts = []
+        for judged in pools:
+            house = open_ones.enter_context(open_house(judged.pool, encoders))
+            courts.append(Court(judged, house))
+            tell(f"{judged.pool.name}: {len(judged.pool.rows)} passages, {len(judged.pool.asks)} questions")
+        yield courts
 
 
 def judge(courts: Sequence[Court], setting: Setting | Callable[[Court], Setting] = PLAIN) -> list[Scored]:

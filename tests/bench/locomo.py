@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import house_adapt
 from bench_tools import keep, table
-from eval_pools import ADVERSARIAL, locomo
+from eval_pools import ADVERSARIAL, Judged, locomo
 from figures import Scored, by_kind, cell, difference, intervals, means
 from house_recall import PLAIN, Setting, names_of
-from judging import Court, answered, bench_options, convene, dismiss, encoders_of, floor, judge, latency, tell
+from judging import Court, answered, bench_options, convened, encoders_of, floor, judge, latency, tell
 
 SHOWN = ("r1", "r5", "r10", "r20", "hit1", "hit5", "hit10", "strict10", "mrr")
 ABLATED = ("r10", "hit1", "mrr")
@@ -38,50 +38,46 @@ TARGETS = {"shipped": {"r10": 0.80, "hit1": 0.52, "mrr": 0.64}, "adapted": {"r10
 LATENCY_TARGET_MS = 30.0  # p95
 
 Scores = dict[str, list[Scored]]  # setting -> its questions
+Run = Callable[[Setting], list[Scored]]
 
 
 def main() -> None:
     options = _options()
     pools = locomo(options.data)
+    others = _others(options, pools)
     encoders = encoders_of(options)
-    courts = convene(pools, encoders)
-    scores: Scores = {"bm25": floor(pools), "shipped": judge(courts)}
-    dropped: dict[str, Scores] = {}
-    if not options.quick:
-        dropped["shipped"] = ablation(courts, lambda setting: judge(courts, setting))
-    adapted = _adapted(options, courts, encoders)
-    if adapted is not None:
-        scores["adapted"] = adapted(PLAIN)
-        if not options.quick:
-            dropped["adapted"] = ablation(courts, adapted)
-    result = report(scores, dropped) | {"latency_ms": latency(courts)}
+    with convened(pools, encoders) as courts, convened(others, encoders) as teachers:
+        scores: Scores = {"bm25": floor(pools), "shipped": judge(courts)}
+        runs: dict[str, Run] = {"shipped": lambda setting: judge(courts, setting)}
+        if teachers:
+            runs["adapted"] = lambda setting: judge(courts, house_adapt.adapted_to(teachers, setting))
+        elif not options.shipped_only and len(courts) > 1:
+            runs["adapted"] = lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
+        if "adapted" in runs:
+            scores["adapted"] = runs["adapted"](PLAIN)
+        dropped = {} if options.quick else {name: ablation(courts, run) for name, run in runs.items()}
+        result = report(scores, dropped) | {"latency_ms": latency(courts)}
     show(scores, dropped, result["latency_ms"])
-    dismiss(courts)
     keep(result, options.json)
 
 
-def ablation(courts: Sequence[Court], run: Callable[[Setting], list[Scored]]) -> Scores:
+def ablation(courts: Sequence[Court], run: Run) -> Scores:
     """What is left when one lane or stage is missing, for each that there is."""
     parts = names_of(courts[0].house.parts)
     return {part: run(Setting(f"without {part}", frozenset([part]))) for part in parts}
 
 
-def _adapted(
-    options: argparse.Namespace, courts: Sequence[Court], encoders: Any
-) -> Callable[[Setting], list[Scored]] | None:
-    """Judges with what was fitted on other conversations, given what to leave out; None where nothing can be fitted."""
-    if options.shipped_only:
-        return None
-    if options.train_on is None and len(courts) < 2:
-        tell("adapted: --data holds one conversation; name others to fit on with --train-on")
-        return None
-    if options.train_on is not None:
-        names = {court.name for court in courts}
-        others = convene([pool for pool in locomo(options.train_on) if pool.pool.name not in names], encoders)
-        if not others:
-            raise SystemExit(f"{options.train_on} holds no conversation that --data does not hold: nothing to fit on")
-        return lambda setting: judge(courts, house_adapt.adapted_to(others, setting))
-    return lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
+def _others(options: argparse.Namespace, pools: Sequence[Judged]) -> list[Judged]:
+    """The conversations of --train-on that are not judged. Raises SystemExit when there is none."""
+    if options.train_on is None or options.shipped_only:
+        if len(pools) == 1 and not options.shipped_only:
+            tell("adapted is left out: --data holds one conversation; name others to fit on with --train-on")
+        return []
+    judged = {judged.pool.name for judged in pools}
+    others = [other for other in locomo(options.train_on) if other.pool.name not in judged]
+    if not others:
+        raise SystemExit(f"{options.train_on} holds no conversation that --data does not hold: nothing to fit on")
+    return others
 
 
 def report(scores: Scores, dropped: dict[str, Scores]) -> dict[str, Any]:
