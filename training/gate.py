@@ -4,7 +4,7 @@
 
 Questions with an answer in their memory give positives (that answer) and negatives (whatever else ranks high);
 questions without one give negatives only, and say where to cut. All that is reported, the cuts among it, is judged on
-kinds of memories that the fit never saw: notes by a model of everything but notes, and so on. `tests/bench/gate.py`
+kinds of memories that the fit never saw: notes by a model of everything but notes, and so on. `tests/bench/silence.py`
 judges what is in the package by evaluation-only data.
 """
 
@@ -266,7 +266,11 @@ def _print(stage: str, model: Model, report: Mapping[str, Any]) -> None:
     for kind, row in report["kinds"].items():
         print(f"  {kind:34}", "  ".join(f"{key} {value}" for key, value in row.items()))
     print(f"  ECE {report['ece']}, log loss {report['log_loss']}")
-    print("  weights", {name: round(weight, 2) for name, weight in zip(model.names, model.weights, strict=True)}, flush=True)
+    print(
+        "  weights",
+        {name: round(weight, 2) for name, weight in zip(model.names, model.weights, strict=True)},
+        flush=True,
+    )
 
 
 def _options() -> argparse.Namespace:

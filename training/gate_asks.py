@@ -19,11 +19,11 @@ from training.pools import Ask, Pool, user
 
 CAP = 3000  # rows of a large memory
 TALK_CAP = 1200  # ... of coding sessions, whose rows are long
-ASKED = 350  # questions with an answer, of a large memory
-MEETINGS = 6  # of QMSum, the ones that are kept for validation
-CHATS = 6  # made-up conversations; each has 120 to 200 questions
-TINY = (1, 2, 4, 8, 16, 40, 120)  # rows of the small memories
-PER_SIZE = 6  # small memories of each size and kind
+ASKED = 120  # questions with an answer, of a large memory
+MEETINGS = 3  # of QMSum, the ones that are kept for validation
+CHATS = 3  # made-up conversations; each has 120 to 200 questions
+TINY = (1, 4, 20, 80)  # rows of the small memories
+PER_SIZE = 4  # small memories of each size and kind
 OF_TINY = 4  # questions with an answer, of a small memory
 SMALLTALK = """ok cool|thanks a lot, that works|please go on with it|hm let me think|sounds good to me|what now?
 try again please|can you check the test please|please check the test|fix it|run it again|why not
@@ -183,4 +183,3 @@ def _unlike(one: str, other: str) -> bool:
     """Notes, command pages and coding sessions answer each other's questions; so may talk and meetings."""
     software = {"til", "tldr", "entire"}
     return one != other and not {one, other} <= software
-

@@ -25,14 +25,14 @@ from recalld_daemon.recall.gate_model import Model, stage_of
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.signals import FEATURES, Pool, full_text, pool_of, signals_of, wanted_of
 from recalld_daemon.recall.stages import Stages
-from recalld_daemon.recall.types import Answer, Candidate, Float64, Query, View
+from recalld_daemon.recall.types import Answer, Candidate, Float64, Focus, Query, View
 from training.gate_asks import Part, absent, family_of, halves, nonsense, small_parts, smalltalk, tool_calls
 from training.pools import Ask
 from training.pools import Pool as Rows
 
 SMALL = 200  # rows: a memory with fewer counts as small
 SHARE = 0.4  # of its own questions, as many are asked that a memory can't answer, of each kind
-TOOLS = 60  # tool calls asked of each large memory
+TOOLS = 40  # tool calls asked of each large memory
 EASY = {stage: Model((), (), (), (), bias=9.0, threshold=0.1) for stage in FEATURES}  # finds everything likely
 
 
@@ -74,16 +74,20 @@ class Run:
 def collect(pools: Sequence[Rows], encoders: Encoders, data: Path, seed: int) -> Iterator[Run]:
     """All runs over these memories, over halves of them, and over small parts."""
     calls = tool_calls(data, 2000, random.Random(seed))
+    seen: set[str] = set()
     for pool in pools:
+        print(f"asking {pool.name}", flush=True)
         rng = random.Random(f"{seed}/{pool.name}")
         others = [other for other in pools if other is not pool]
-        common = [Ask("absent.nonsense", focus) for focus in nonsense(20, rng)]
+        common = [Ask("absent.nonsense", focus) for focus in nonsense(15, rng)]
         common += [Ask("absent.smalltalk", focus) for focus in smalltalk()]
         common += [Ask(_tool_kind(pool), focus) for focus in rng.sample(calls, TOOLS)]
+        once = [] if family_of(pool) in seen else common
         with open_house(pool, encoders) as house:
-            yield from ask_all(house, [*pool.asks, *absent(pool, others, SHARE, rng), *common])
-        if len(pool.rows) < SMALL:
+            yield from ask_all(house, [*pool.asks, *absent(pool, others, SHARE, rng), *once])
+        if len(pool.rows) < SMALL or family_of(pool) in seen:
             continue
+        seen.add(family_of(pool))  # halves and parts of one memory of each kind will do
         for part, asks in [*_halved(pool, rng), *_parts(pool, others, calls, rng)]:
             with open_house(Rows(pool.name, part.pool.rows), encoders) as house:
                 yield from ask_all(house, asks)
@@ -96,19 +100,21 @@ def _halved(pool: Rows, rng: random.Random) -> Iterator[tuple[Part, list[Ask]]]:
     left, right = halves(pool, rng)
     for here, there in ((left, right), (right, left)):
         own, foreign = ([ask for ask in side.pool.asks if ask.gold] for side in (here, there))
-        count = min(60, len(own), len(foreign))
+        count = min(40, len(own), len(foreign))
         asks = [Ask("absent.sibling", ask.focus) for ask in rng.sample(foreign, count)]
         yield here, rng.sample(own, count) + asks
 
 
-def _parts(pool: Rows, others: Sequence[Rows], calls: Sequence[object], rng: random.Random) -> Iterator[tuple[Part, list[Ask]]]:
+def _parts(
+    pool: Rows, others: Sequence[Rows], calls: Sequence[object], rng: random.Random
+) -> Iterator[tuple[Part, list[Ask]]]:
     foreign = [ask for other in others if family_of(other) != family_of(pool) for ask in other.asks]
     for part in small_parts(pool, rng):
         inside = set(part.rows)
         unknown = [ask for ask in pool.asks if ask.gold and not ask.gold & inside]
         asks = [*part.pool.asks, *(Ask("absent.sibling", a.focus) for a in rng.sample(unknown, min(4, len(unknown))))]
         asks += [Ask("absent.foreign", ask.focus) for ask in rng.sample(foreign, 2)]
-        yield part, [*asks, Ask(_tool_kind(pool), rng.choice(calls))]  # type: ignore[arg-type]
+        yield part, [*asks, Ask(_tool_kind(pool), rng.choice(calls))]
 
 
 def _tool_kind(pool: Rows) -> str:

@@ -201,7 +201,12 @@ class Desk:
         return {
             verdict: past + sum(live.race.counts[verdict] for live in self._book)
             for verdict, past in self._past.items()
-        } | {"tokens": self._past_tokens + sum(live.race.recalls.tokens for live in self._book)}
+        }
+
+    @property
+    def tokens_shown(self) -> int:
+        """To all sessions since the start."""
+        return self._past_tokens + sum(live.race.recalls.tokens for live in self._book)
 
     def close(self, live: LiveSession, reason: str, now: float) -> None:
         """End a session: its recalls are cancelled, its record kept."""

@@ -264,7 +264,7 @@ class Service:
             },
             "races": dict(parts.desk.counts()),
             "expected_ms": dict(parts.recalls.costs.table()),
-            "sessions": {"open": len(parts.book), "connected": connected},
+            "sessions": {"open": len(parts.book), "connected": connected, "tokens_shown": parts.desk.tokens_shown},
             "paths": {
                 "database": str(self._home.database), "index": str(self._home.index),
                 "log_mb": round(memory.write_ahead.size_bytes / 1e6, 1),

@@ -22,6 +22,8 @@ from recalld_protocol.messages import (
     FromAgent,
     Hit,
     Hits,
+    Pack,
+    Packed,
     Ping,
     Problem,
     Remember,
@@ -268,6 +270,7 @@ def test_sessions_json_holds_defaults_too(ctl: Ctl) -> None:
                 "won": 0,
                 "slipped": 0,
                 "silent": 0,
+                "tokens": 0,
             }
         ],
     }
@@ -293,6 +296,36 @@ def test_search_prints_place_date_and_scores(ctl: Ctl) -> None:
     assert isinstance(question, Search)
     assert (question.query, question.limit, question.all_scopes) == ("lock timeout", 2, True)
     assert (question.cwd, question.as_of, question.session) == (os.getcwd(), None, "")
+
+
+PACKED = Packed(text='Head:\n- 7 May 2023: "a"', tokens=12, passages=1, left_out=2, stage="late", ms=8.16)
+
+
+def test_recall_prints_the_block_and_says_beside_it_what_it_is(ctl: Ctl) -> None:
+    ended = ctl("recall", "the", "port", "--tokens", "600", "--all-projects", answers={Pack: PACKED})
+    assert (ended.code, ended.out) == (0, 'Head:\n- 7 May 2023: "a"\n')
+    assert ended.err == "12 tokens, 1 passages, 2 more would not fit (late, 8.2 ms)\n"
+    question = ended.asked[-1]
+    assert isinstance(question, Pack)
+    assert (question.query, question.token_budget, question.all_scopes) == ("the port", 600, True)
+
+
+def test_recall_that_knows_nothing_says_so(ctl: Ctl) -> None:
+    ended = ctl("recall", "x", answers={Pack: Packed(), StatusAsk: Status(topics={})})
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.startswith("nothing found (none, ")
+
+
+def test_recall_as_json(ctl: Ctl) -> None:
+    document = ctl("recall", "x", "--json", answers={Pack: PACKED}).json
+    assert (document["kind"], document["tokens"], document["text"]) == ("packed", 12, PACKED.text)
+
+
+@pytest.mark.parametrize("tokens", ["49", "1501", "many"])
+def test_recall_takes_tokens_within_bounds(ctl: Ctl, tokens: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        ctl("recall", "x", "--tokens", tokens)
+    assert "a number from 50 to 1,500" in capsys.readouterr().err
 
 
 def test_search_cuts_to_the_terminals_width(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,8 @@ def test_everything_can_be_awaited(where: Endpoints, run: Run) -> None:
             assert await session.boundary() == []
             assert [hit.text for hit in await session.search("what", wait_seconds=PATIENCE_SECONDS)] == ["what"]
             assert await session.remember("this", wait_seconds=PATIENCE_SECONDS) == "memory:17"
+            assert await session.recall("what", 600, wait_seconds=PATIENCE_SECONDS) == "600 tokens about what"
+            session.compacted()
             session.feedback("i-first-1", "used")
 
     with served(where, stock):
@@ -85,6 +87,7 @@ def test_without_a_daemon_nothing_waits(where: Endpoints, run: Run) -> None:
             session.turn("A")
             assert await session.boundary(wait_seconds=3600) == []
             assert await session.search("A", wait_seconds=3600) == []
+            assert await session.recall("A", wait_seconds=3600) == ""
             assert not await session.connect(0)
             assert "no daemon at" in session.problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -9,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from recalld_client import buffer as limits
 from recalld_client.buffer import Buffer, Recent
 from recalld_protocol.messages import Inject, Outcome, Settled, Snippet, Stage
+from recalld_protocol.tokens import snippet_tokens
 from scripted_daemon import snippet
 
 
@@ -19,6 +21,19 @@ def inject(recall: str, *snippets: Snippet | str, stage: Stage = "fused", turn: 
 
 def settled(recall: str, *calls: str, turn: int = 0, outcome: Outcome = "ready") -> Settled:
     return Settled(recall=recall, calls=list(calls), turn=turn, outcome=outcome)
+
+
+def test_a_boundary_gives_no_more_than_the_daemon_allows() -> None:
+    talk = Playbook()
+    talk.buffer.max_snippets = 1
+    talk.hears(inject("r1", snippet("i1", 0.5)), inject("r2", snippet("i2", 0.9))).takes("i2")
+
+
+def test_a_boundary_keeps_within_its_tokens_and_passes_over_what_is_too_long() -> None:
+    long = msgspec.structs.replace(snippet("i1", 0.9), text="word " * 60)
+    talk = Playbook()
+    talk.buffer.boundary_tokens = snippet_tokens(snippet("i2", 0.5)) + 5
+    talk.hears(inject("r1", long), inject("r2", snippet("i2", 0.5))).takes("i2")
 
 
 class Playbook:

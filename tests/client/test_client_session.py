@@ -12,10 +12,12 @@ from recalld_protocol.endpoints import Endpoints, endpoints_in
 from recalld_protocol.messages import (
     Boundary,
     Bye,
+    Compacted,
     Hello,
     Inject,
     Injections,
     Outbox,
+    Pack,
     Problem,
     Said,
     Settled,
@@ -157,6 +159,19 @@ def test_an_outbox_is_one_round_trip_and_its_late_answer_comes_next_time(where: 
         assert [one.id for one in session.boundary(PATIENCE_SECONDS)] == ["i1"]
 
 
+def test_recall_asks_for_a_block_within_the_wires_bounds(session: Session, daemon: Puppet) -> None:
+    assert session.recall("the port", token_budget=9_000, wait_seconds=0) == ""
+    asked = daemon.hear_a(Pack)
+    assert (asked.query, asked.token_budget, asked.session) == ("the port", 1_500, "s1")
+    assert session.recall("the port", token_budget=1, wait_seconds=0) == ""
+    assert daemon.hear_a(Pack).token_budget == 50
+
+
+def test_a_compaction_is_told(session: Session, daemon: Puppet) -> None:
+    session.compacted()
+    assert daemon.hear_a(Compacted).session == "s1"
+
+
 def test_bad_input_is_logged_and_never_raises(
     session: Session, daemon: Puppet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,6 +181,7 @@ def test_bad_input_is_logged_and_never_raises(
     session.tool_ended(object(), object())  # type: ignore[arg-type]
     assert session.remember("   ") == ""
     assert session.search("x", limit="many") == []  # type: ignore[arg-type]
+    assert session.recall("x", token_budget="many") == ""  # type: ignore[arg-type]
     assert "feedback 'great' is none of good, bad, used, ignored" in caplog.text
     assert "there is no text to keep" in caplog.text
     assert daemon.hear_a(Turn).text == "null"

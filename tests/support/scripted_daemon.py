@@ -33,6 +33,8 @@ from recalld_protocol.messages import (
     Injections,
     Message,
     Outbox,
+    Pack,
+    Packed,
     Ping,
     Pong,
     Remember,
@@ -182,6 +184,9 @@ class Stock:
                 return [Acked(session=session, re=re)]
             case Remember():
                 return [Remembered(session=session, re=re, memory="memory:17")]
+            case Pack():
+                text = f"{message.token_budget} tokens about {message.query}"
+                return [Packed(session=session, re=re, text=text, tokens=9, passages=1)]
             case Search():
                 return [Hits(session=session, re=re, hits=[Hit(path="a.md", start=0, end=9, text=message.query)])]
             case Outbox():

@@ -60,6 +60,7 @@ class Costs:
             return
         if stage not in self._known and len(self._known) >= KEPT_TOOLS:
             return
+        ms = min(ms, LONGEST_MS)
         mean, deviation = self._known.get(stage, (ms, ms / 2))
         deviation += 2 * GAIN * (abs(ms - mean) - deviation) if stage in self._known else 0.0
         self._known[stage] = (mean + GAIN * (ms - mean), deviation)
