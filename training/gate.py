@@ -97,8 +97,7 @@ def fit_stage(stage: str, runs: Sequence[Run]) -> tuple[Model, dict[str, Any]]:
 def table_of(stage: str, runs: Sequence[Run]) -> Table:
     """Each kind of memory weighs the same, and in it large and small ones, and questions with and without answer."""
     usual = usual_of(stage, runs)
-    judged = [run for run in runs if run.judged or not run.stage]
-    asked = [(at, run) for at, run in enumerate(judged) if run.judged]
+    asked = [(at, run) for at, run in enumerate(runs) if run.judged]
     x = np.concatenate([run.rows(FEATURES[stage], usual) for _, run in asked])
     y = np.array([one.gold for _, run in asked for one in run.judged], np.float64)
     free = np.array([one.free for _, run in asked for one in run.judged], bool)
@@ -108,9 +107,9 @@ def table_of(stage: str, runs: Sequence[Run]) -> Table:
         counts[run.family, run.small, run.answered] += not run.kind.startswith("doubtful")
     shares = [
         0.0 if run.kind.startswith("doubtful") else 1000.0 / max(1, counts[run.family, run.small, run.answered])
-        for run in judged
+        for run in runs
     ]
-    return Table(judged, x, y, np.array(shares)[place], place, free)
+    return Table(list(runs), x, y, np.array(shares)[place], place, free)
 
 
 def usual_of(stage: str, runs: Sequence[Run]) -> dict[str, float]:

@@ -106,7 +106,7 @@ def _halved(pool: Rows, rng: random.Random) -> Iterator[tuple[Part, list[Ask]]]:
 
 
 def _parts(
-    pool: Rows, others: Sequence[Rows], calls: Sequence[object], rng: random.Random
+    pool: Rows, others: Sequence[Rows], calls: Sequence[Focus], rng: random.Random
 ) -> Iterator[tuple[Part, list[Ask]]]:
     foreign = [ask for other in others if family_of(other) != family_of(pool) for ask in other.asks]
     for part in small_parts(pool, rng):
