@@ -60,7 +60,10 @@ def test_an_elliptic_answer_takes_its_question_along() -> None:
     assert said("No", before=Piece("Did you ever eat octopus?", "Ben", MAY_8)) == [
         "Ana, asked did you ever eat octopus: no (8 May 2023)"
     ]
-    assert said("I went to the Dolomites.", before=before) == ["Ana went to the Dolomites (8 May 2023)"]
+    assert said("I went to the Dolomites. I climbed with my sister.", before=before) == [
+        "Ana went to the Dolomites (8 May 2023), asked where did you go",
+        "Ana climbed with Ana's sister (8 May 2023)",
+    ]
     assert said("Wow, thanks!", before=before) == []
     assert said("To the Dolomites.", speaker="Ben", before=before) == []  # nobody answers himself
 

@@ -1,9 +1,11 @@
 """Facts: small statements that can be understood alone, each a sentence of its passage with its references resolved.
 
-In a message "I" becomes the speaker, "you" whom the speaker answers, "yesterday" the day it was. An answer that only
-means something after its question takes the question along. Questions, greetings and mere reactions state nothing. In a
-document a sentence or list item counts when it decides, sets, warns or explains, and takes the last heading along. At
-most three per passage, the most telling ones: the prototype's gain from (LLM-made) facts was .529 against .451 hit@1.
+In a message "I" becomes the speaker, "you" whom the speaker answers, "yesterday" the day it was. The first statement
+after another's question takes the question along: it may mean nothing without ("to the Dolomites"), and where it does,
+the question still holds the words that will be asked for (two LoCoMo conversations, n = 231: +1.8 points of R@10, +1.0
+of MRR). Questions, greetings and mere reactions state nothing. In a document
+a sentence or list item counts when it decides, sets, warns or explains, and takes the last heading along. At most
+three per passage, the most telling ones: the prototype's gain from (LLM-made) facts was .529 against .451 hit@1.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ def _said(piece: Piece, found: list[str], tz: tzinfo | None) -> list[Rated]:
             continue
         value = worth(own)
         if len(own) >= 2 and value >= LEAST_WORTH:
-            rated.append((value, place, _standalone(sentence, piece, tz, timed)))
+            text = _standalone(sentence, piece, tz, timed)
+            rated.append((value, place, text if rated or not question else f"{text.rstrip('.! ')}, asked {question}"))
     return rated
 
 
