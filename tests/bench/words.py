@@ -3,10 +3,10 @@
     python tests/bench/words.py [--passages 10000,100000] [--data DIR] [--home DIR] [--json FILE]
 
 Each size is a store of real passages (repeated and varied to reach the size; `--home` keeps it), in sources of 500,
-with two speakers. `search` is the lexical lane's, with its names; `score` is of 500 ids at random, first without, then
-right after the search of the same query, as a recall asks. `build_s` reads the store's texts; `load_s` takes what was
-saved and agrees with the store. All times are of this thread's processor, since others may be using the machine.
-`same_top10` says how much of FTS5's first ten is among the index's: information, no aim.
+with two speakers. `search` is the lexical lane's, names and all (`long`: of three queries in one); `score` of 500 ids
+at random, first without, then right after the search of the same query, as a recall asks. `build_s` reads the store's
+texts; `load_s` takes what was saved and agrees with the store. All times are of this thread's processor, since others
+may be using the machine. `same_top10` says how much of FTS5's first ten is among the index's: information, no aim.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def times_of(catalogue: Catalogue, reader: Reader, asked: Sequence[Query], size:
     everything, own, then = View(None), View((1, 2)), View(None, as_of=1e9 + size / 2)
     ids = np.random.default_rng(0).choice(size, min(size, SCORED), replace=False) + 1
 
-    def cold(work: Callable[[Query], object]) -> dict[str, float]:
+    def cold(work: Callable[[Query], object], asked: Sequence[Query] = asked) -> dict[str, float]:
         """With nothing remembered of the query."""
 
         def once(query: Query) -> object:
@@ -106,10 +106,14 @@ def times_of(catalogue: Catalogue, reader: Reader, asked: Sequence[Query], size:
         lane.search(query, None, everything, LIMIT)
         return timed(lambda: lane.score(query, None, ids))[0] * 1e3
 
+    texts = [" ".join(query.text for query in asked[at : at + 3]) for at in range(0, len(asked), 3)]
+    long = [query_of(Focus(user_text=text)) for text in texts]
+
     here = [set(lane.search(query, None, everything, 10).ids.tolist()) for query in asked]
     there = [set(full_text.search(query, None, everything, 10).ids.tolist()) for query in asked]
     return {
         "search_ms": cold(lambda query: lane.search(query, None, everything, LIMIT)),
+        "search_long_ms": cold(lambda query: lane.search(query, None, everything, LIMIT), long),
         "search_scopes_ms": cold(lambda query: lane.search(query, None, own, LIMIT)),
         "search_as_of_ms": cold(lambda query: lane.search(query, None, then, LIMIT)),
         "fts5_ms": each(lambda query: full_text.search(query, None, everything, LIMIT), asked),
@@ -117,6 +121,7 @@ def times_of(catalogue: Catalogue, reader: Reader, asked: Sequence[Query], size:
         "score_500_after_search_ms": spread([min(after_search(q) for _ in range(REPEATS)) for q in asked], 50, 95),
         "cards_500_ms": each(lambda query: catalogue.cards.cards(ids), asked),
         "terms": round(float(np.mean([len(query.terms) for query in asked])), 1),
+        "terms_long": round(float(np.mean([len(query.terms) for query in long])), 1),
         "same_top10": round(float(np.mean([len(a & b) / max(1, len(b)) for a, b in zip(here, there, strict=True)])), 3),
     }
 

@@ -3,7 +3,8 @@
 "When did you go?" holds the words that are asked for, the turn after it holds the answer. So a turn inherits a share of
 the fused score of the turn before it, and a smaller one of the turn after it, which a prototype measured to be worth
 more than any change to the texts that are embedded (context belongs in the score). Only passages of messages, which
-have a speaker, pass on and inherit.
+have a speaker, pass on and inherit: with BM25 alone these shares take LoCoMo dev from R@10 .653 to .688 (MRR .516,
+.531) and coding sessions from MRR .519 to .542, but notes from .795 to .786 (til, 2,266 questions).
 """
 
 from __future__ import annotations
