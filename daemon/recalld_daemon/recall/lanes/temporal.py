@@ -8,6 +8,7 @@ bounds is left out (`within`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -66,9 +67,11 @@ class TemporalLane:
         if not query.hints.whens:
             return NOTHING
         times = self._table.times
-        scores = fits(times, query.hints.whens) * bounded(times, query.hints.whens)
+        scores = fits(times, query.hints.whens)
+        if _bounds(query):
+            scores *= bounded(times, query.hints.whens)
         if view.scopes is not None:
-            scores *= np.isin(times.scopes, view.scopes)
+            scores *= np.logical_or.reduce([times.scopes == scope for scope in view.scopes])
         if view.as_of is not None:
             scores *= times.written_at < view.as_of
         rows = np.flatnonzero(scores > LEAST)
@@ -83,26 +86,32 @@ class TemporalLane:
         if query.hints.whens:
             times = self._table.times
             rows = times.rows_of(ids)
-            found[rows >= 0] = fits(times, query.hints.whens)[rows[rows >= 0]]
+            found[rows >= 0] = fits(times, query.hints.whens, rows[rows >= 0])
         return found
 
     def within(self, query: Query, ids: Int64) -> NDArray[np.bool_]:
         """(n,) False for passages that a "since", "until", "before" or "after" of the query leaves out."""
         allowed = np.ones(len(ids), np.bool_)
-        if any(map(np.isfinite, bounds_of(query.hints.whens))):
+        if _bounds(query):
             times = self._table.times
             rows = times.rows_of(ids)
             allowed[rows >= 0] = bounded(times, query.hints.whens)[rows[rows >= 0]]
         return allowed
 
 
-def fits(times: TimesNow, asked: Sequence[When]) -> Float32:
-    """(n,) how well each passage fits the best of some times: what it speaks of, or when it was written."""
-    scores = np.zeros(len(times.ids), np.float32)
+def _bounds(query: Query) -> bool:
+    return any(map(math.isfinite, bounds_of(query.hints.whens)))
+
+
+def fits(times: TimesNow, asked: Sequence[When], rows: Int64 | None = None) -> Float32:
+    """(n,) how well each passage (of these rows; None: all) fits the best of some times: what it speaks of, or when it
+    was written."""
+    dates = times.written_at if rows is None else times.written_at[rows]
+    spoken, owners = _spoken(times, rows)
+    scores = np.zeros(len(dates), np.float32)
     for when in asked:
-        spoken = SPOKEN * fit(times.starts, times.ends, when)
-        np.maximum.at(scores, times.rows, spoken)
-        np.maximum(scores, WRITTEN * fit(times.written_at, times.written_at + 1.0, when), out=scores)
+        np.maximum.at(scores, owners, SPOKEN * fit(times.starts[spoken], times.ends[spoken], when))
+        np.maximum(scores, WRITTEN * fit(dates, dates + 1.0, when), out=scores)
     return scores
 
 
@@ -110,15 +119,28 @@ def fit(starts: Float64, ends: Float64, when: When) -> Float32:
     """(n,) how well stretches fit one asked for: 1 within it, less the more they reach beyond it, less beside it.
 
     A stretch half of which lies within counts .5; beside it, NEAR falls off with the distance: by 1/e in the length of
-    what is asked for, FAR_DAYS at least.
+    what is asked for, FAR_DAYS at least; beyond four of these it is nothing.
     """
-    length = when.end - when.start
+    scale = max(FAR_DAYS * DAY, when.end - when.start)
     overlap = np.minimum(ends, when.end) - np.maximum(starts, when.start)
-    within = np.clip(overlap, 0.0, None) / np.maximum(ends - starts, 1.0)
-    distance = np.clip(-overlap, 0.0, None)
-    beside = NEAR * np.exp(-distance / max(FAR_DAYS * DAY, length))
-    scores: Float32 = np.where(overlap > 0, np.maximum(within, np.sqrt(within) * NEAR), beside).astype(np.float32)
+    scores = np.zeros(len(starts), np.float32)
+    near = np.flatnonzero(overlap > -4.0 * scale)
+    close = overlap[near]
+    within = np.maximum(close, 0.0) / np.maximum(ends[near] - starts[near], 1.0)
+    beside = NEAR * np.exp(np.minimum(close, 0.0) / scale)
+    scores[near] = np.where(close > 0, np.maximum(within, np.sqrt(within) * NEAR), beside)
     return scores
+
+
+def _spoken(times: TimesNow, rows: Int64 | None) -> tuple[Int64 | slice, Int64]:
+    """Which times the passages of these rows speak of, and whose of them each is; `times.rows` is rising."""
+    if rows is None:
+        return slice(None), times.rows
+    first = np.searchsorted(times.rows, rows, "left")
+    counts = np.searchsorted(times.rows, rows, "right") - first
+    owners = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(first, counts) + within, owners
 
 
 def bounded(times: TimesNow, asked: Sequence[When]) -> NDArray[np.bool_]:
