@@ -58,7 +58,7 @@ class Verdict:
 
 def main() -> None:
     options = _options()
-    loaded = silence_sets.load(options.data, options.most)
+    loaded = silence_sets.load(options.data, options.most, options.vaults)
     encoders = encoders_of(options)
     verdicts: list[Verdict] = []
     for name, pool in loaded.pools.items():
@@ -207,6 +207,7 @@ def _plot(verdicts: Sequence[Verdict], directory: Path) -> None:
 def _options() -> argparse.Namespace:
     parser = bench_options(__doc__ or "", "a directory below which LoCoMo, vaults and coding sessions lie")
     parser.add_argument("--most", type=int, default=10_000, metavar="N", help="moments per set and memory at most")
+    parser.add_argument("--vaults", default="", metavar="NAME", help="only vaults whose path holds this")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the curves there (needs matplotlib)")
     return parser.parse_args()
 

@@ -57,11 +57,14 @@ class Moments:
     moments: list[Moment]
 
 
-def load(data: Path, most: int) -> Moments:
-    """All sets below a directory. most: questions, or tool calls, of each set in each memory. Raises DataMissing."""
+def load(data: Path, most: int, named: str = "") -> Moments:
+    """All sets below a directory. most: questions, or tool calls, of each set in each memory.
+
+    named: vaults whose path holds this; "": all. Raises DataMissing.
+    """
     rng = random.Random(SEED)
     talks = [judged for file in _conversations(data) for judged in locomo(file)]
-    vaults = [_vault(path) for path in sorted(data.rglob("vault")) if path.is_dir()]
+    vaults = [_vault(path) for path in sorted(data.rglob("vault")) if path.is_dir() and named in str(path)]
     calls = [_calls(data), _raw_calls(data)]
     if len(talks) < 2 or not vaults or not any(calls):
         raise DataMissing(
