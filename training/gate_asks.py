@@ -133,6 +133,13 @@ def absent(pool: Pool, others: Sequence[Pool], share: float, rng: random.Random)
     return hidden + made + [Ask("absent.foreign", ask.focus) for ask in rng.sample(foreign, min(len(foreign), count))]
 
 
+def other_kind(pool: Pool) -> str:
+    """What a question is, in a part of a memory, whose answer is in another part: of talk among the same people, and of
+    sessions about one project, every part is about the same things; notes and pages are not.
+    """
+    return "absent.sibling" if family_of(pool) in ("til", "wiki", "tldr") else "absent.hidden"
+
+
 def tool_calls(data: Path, most: int, rng: random.Random) -> list[Focus]:
     """Real tool calls, each with the user's text before it."""
     found: list[Focus] = []

@@ -26,7 +26,17 @@ from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.signals import FEATURES, Pool, full_text, pool_of, signals_of, wanted_of
 from recalld_daemon.recall.stages import Stages
 from recalld_daemon.recall.types import Answer, Candidate, Float64, Focus, Query, View
-from training.gate_asks import Part, absent, family_of, halves, nonsense, small_parts, smalltalk, tool_calls
+from training.gate_asks import (
+    Part,
+    absent,
+    family_of,
+    halves,
+    nonsense,
+    other_kind,
+    small_parts,
+    smalltalk,
+    tool_calls,
+)
 from training.pools import Ask
 from training.pools import Pool as Rows
 
@@ -101,7 +111,7 @@ def _halved(pool: Rows, rng: random.Random) -> Iterator[tuple[Part, list[Ask]]]:
     for here, there in ((left, right), (right, left)):
         own, foreign = ([ask for ask in side.pool.asks if ask.gold] for side in (here, there))
         count = min(40, len(own), len(foreign))
-        asks = [Ask("absent.sibling", ask.focus) for ask in rng.sample(foreign, count)]
+        asks = [Ask(other_kind(pool), ask.focus) for ask in rng.sample(foreign, count)]
         yield here, rng.sample(own, count) + asks
 
 
@@ -112,7 +122,8 @@ def _parts(
     for part in small_parts(pool, rng):
         inside = set(part.rows)
         unknown = [ask for ask in pool.asks if ask.gold and not ask.gold & inside]
-        asks = [*part.pool.asks, *(Ask("absent.sibling", a.focus) for a in rng.sample(unknown, min(4, len(unknown))))]
+        elsewhere = [Ask(other_kind(pool), ask.focus) for ask in rng.sample(unknown, min(4, len(unknown)))]
+        asks = [*part.pool.asks, *elsewhere]
         asks += [Ask("absent.foreign", ask.focus) for ask in rng.sample(foreign, 2)]
         yield part, [*asks, Ask(_tool_kind(pool), rng.choice(calls))]
 
