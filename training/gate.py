@@ -36,8 +36,8 @@ HERE = Path(next(iter(recall.__path__)))
 SEED = 20260101
 RIDGE = 3.0  # prior on standardised weights: keeps correlated signals from cancelling each other
 RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
-# What boundaries without an answer are like, for the cuts: one in five is of the kind the memory is about, the others of
-# no such kind. Half and half would cut at .32 instead of .20 and keep back a third of what LoCoMo's development half
+# What boundaries without an answer are like, for the cuts: one in five is of the kind the memory is about, the others
+# are of no such kind. Half and half would cut at .32, not .20, and keep back a third of what LoCoMo's development half
 # asks for and has, for 0.7 points of its false injections; the share was chosen by that. Not counted, only reported:
 # questions about the very things a memory holds (answers hidden, premises false), where something near is shown.
 ALIKE_SHARE = 0.2

@@ -29,6 +29,7 @@ def broken_rules(race: Race) -> list[str]:
         "the log is bounded": len(race.log) <= limits.max_log,
         "a closed race holds nothing": not race.closed
         or not (recalls or calls.open or calls.ended or race.recalls.shown),
+        "a session's tokens are kept to": race.recalls.tokens <= limits.session_tokens,
         # phases
         "none waits while there is a place": not waiting or running == limits.max_running,
         "none that is over is kept": all(r.phase is not Phase.OVER for r in recalls),

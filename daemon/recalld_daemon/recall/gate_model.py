@@ -2,8 +2,9 @@
 
 Fitted by `python -m training.gate` on public data, kept with provenance and report in gate_weights.json. A model is a
 ridge logistic regression, calibrated as it is: on kinds of memories that the fit had not seen, an isotonic step on top
-of it cost log loss (.281 for .261) and gained little in ten bins (ECE .024 for .031). Where to cut is the user's choice of a false rate: of boundaries at which nothing fits, the share that may
-get something. The table of rates and thresholds was measured on memories that the fit had not seen, too.
+of it cost log loss (.281 for .261) and gained little in ten bins (ECE .024 for .031). Where to cut is the user's choice
+of a false rate: of boundaries at which nothing fits, the share that may get something. The table of rates and cuts was
+measured on memories that the fit had not seen, too.
 """
 
 from __future__ import annotations
