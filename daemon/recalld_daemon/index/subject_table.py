@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recalld_daemon.extract.subjects import fold
 from recalld_daemon.index.scope_index import ROW, ScopeIndex
@@ -22,57 +23,97 @@ NAME_WORDS = 3  # of a name at most, as looked up in a text
 COMMON_STEM = 0.6  # a file's stem that is an ordinary word ("config", "main") does not name the file
 MOST_NAMED = 16  # subjects of one text
 
+_LOW = np.int64(0xFFFF_FFFF)
 _INTS, _FLOATS = np.empty(0, np.int64), np.empty(0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """(n,) columns by rising subject, then passage; order: the rows by passage; by_passage: passages[order]."""
+    """n links, as two rising columns of pairs in one number each, so that a change is an insertion and never a sort.
 
-    passages: Int64
-    subjects: Int64
+    keys: (n,) subject * 2^32 + passage; scopes, written_at: (n,) of the passages, in the order of keys;
+    by_passage: (n,) passage * 2^32 + subject.
+    """
+
+    keys: Int64
     scopes: Int64
     written_at: Float64
-    order: Int64
     by_passage: Int64
 
-    @classmethod
-    def of(cls, passages: Int64, subjects: Int64, scopes: Int64, written_at: Float64) -> Links:
-        """Of columns in any order; a link that stands there twice is kept once."""
-        rising = np.lexsort((passages, subjects))
-        passages, subjects = passages[rising], subjects[rising]
-        once = np.r_[True, (passages[1:] != passages[:-1]) | (subjects[1:] != subjects[:-1])][: len(rising)]
-        rising, passages, subjects = rising[once], passages[once], subjects[once]
-        order = np.argsort(passages, kind="stable")
-        return cls(passages, subjects, scopes[rising], written_at[rising], order, passages[order])
+    @property
+    def passages(self) -> Int64:
+        return self.keys & _LOW
+
+    @property
+    def subjects(self) -> Int64:
+        return self.keys >> 32
 
     def rows_of_subject(self, subject: int) -> slice:
-        first, last = np.searchsorted(self.subjects, [subject, subject + 1])
+        first, last = np.searchsorted(self.keys, [subject << 32, (subject + 1) << 32])
         return slice(int(first), int(last))
 
     def subjects_of(self, passages: Int64) -> tuple[Int64, Int64]:
         """The subjects of n passages, and for each which of those it belongs to."""
-        first = np.searchsorted(self.by_passage, passages, "left")
-        counts = np.searchsorted(self.by_passage, passages, "right") - first
+        first = np.searchsorted(self.by_passage, passages << 32)
+        counts = np.searchsorted(self.by_passage, (passages + 1) << 32) - first
         owners = np.repeat(np.arange(len(passages)), counts)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.subjects[self.order[np.repeat(first, counts) + within]], owners
+        return self.by_passage[np.repeat(first, counts) + within] & _LOW, owners
 
     def seen(self, rows: slice, view: View) -> Int64:
         """The passages of these rows that are within a view."""
-        allowed = np.ones(rows.stop - rows.start, np.bool_)
+        passages = self.keys[rows] & _LOW
+        if view.scopes is None and view.as_of is None:
+            return passages
+        allowed = np.ones(len(passages), np.bool_)
         if view.scopes is not None:
-            allowed &= np.isin(self.scopes[rows], view.scopes)
+            allowed &= np.logical_or.reduce([self.scopes[rows] == scope for scope in view.scopes])
         if view.as_of is not None:
             allowed &= self.written_at[rows] < view.as_of
-        return self.passages[rows][allowed]
+        return passages[allowed]
+
+    def with_links(self, rows: LinkRows) -> Links:
+        """With these too; those that are here already, or stand there twice, count once."""
+        keys, once = np.unique((rows.subjects << 32) | rows.passages, return_index=True)
+        new = ~_is_in(keys, self.keys)
+        keys, once = keys[new], once[new]
+        at = np.searchsorted(self.keys, keys)
+        by_passage = np.sort((keys & _LOW) << 32 | keys >> 32)
+        return Links(
+            np.insert(self.keys, at, keys),
+            np.insert(self.scopes, at, rows.scopes[once]),
+            np.insert(self.written_at, at, rows.written_at[once]),
+            np.insert(self.by_passage, np.searchsorted(self.by_passage, by_passage), by_passage),
+        )
+
+    def without(self, passages: Int64) -> Links:
+        """Without any of these (distinct) passages."""
+        subjects, owners = self.subjects_of(passages)
+        if not len(subjects):
+            return self
+        own = passages[owners]
+        at = np.searchsorted(self.keys, subjects << 32 | own)
+        return Links(
+            np.delete(self.keys, at),
+            np.delete(self.scopes, at),
+            np.delete(self.written_at, at),
+            np.delete(self.by_passage, np.searchsorted(self.by_passage, own << 32 | subjects)),
+        )
+
+
+def _is_in(wanted: Int64, held: Int64) -> NDArray[np.bool_]:
+    """(n,) which of some numbers are among others, rising ones."""
+    if not len(held):
+        return np.zeros(len(wanted), np.bool_)
+    found: NDArray[np.bool_] = held[np.minimum(np.searchsorted(held, wanted), len(held) - 1)] == wanted
+    return found
 
 
 class SubjectTable:
     """Read by any number of threads while one changes it."""
 
     def __init__(self) -> None:
-        self.links = Links.of(_INTS, _INTS, _INTS, _FLOATS)
+        self.links = Links(_INTS, _INTS, _FLOATS, _INTS)
         self._rows: dict[int, SubjectRow] = {}
         self._by_name: dict[str, tuple[int, ...]] = {}
         self._vectors: ScopeIndex | None = None
@@ -118,7 +159,7 @@ class SubjectTable:
     def memory_bytes(self) -> int:
         """Of the columns and vectors; names take some 200 bytes each beside."""
         links = self.links
-        columns = (links.passages, links.subjects, links.scopes, links.written_at, links.order, links.by_passage)
+        columns = (links.keys, links.scopes, links.written_at, links.by_passage)
         vectors = 0 if self._vectors is None else self._vectors.memory_bytes
         return sum(column.nbytes for column in columns) + vectors + 200 * len(self._rows)
 
@@ -132,13 +173,8 @@ class SubjectTable:
                 self._rows[subject.id] = subject
                 for name in _usable(subject):
                     self._by_name[name] = (*self._by_name.get(name, ()), subject.id)
-            old = self.links
-            self.links = Links.of(
-                np.concatenate([old.passages, *(rows.passages for rows in links)]),
-                np.concatenate([old.subjects, *(rows.subjects for rows in links)]),
-                np.concatenate([old.scopes, *(rows.scopes for rows in links)]),
-                np.concatenate([old.written_at, *(rows.written_at for rows in links)]),
-            )
+            for rows in links:
+                self.links = self.links.with_links(rows)
 
     def add_vectors(self, vectors: Sequence[tuple[int, Float32]]) -> None:
         """Learn the vectors (d,) of the names of subjects; those of a subject that has one are left aside."""
@@ -155,11 +191,13 @@ class SubjectTable:
     def remove(self, passages: Sequence[int]) -> None:
         """Forget the links of these passages, and subjects that have none left."""
         with self._changing:
-            old = self.links
-            kept = ~np.isin(old.passages, np.asarray(passages, np.int64))
-            loosened = np.unique(old.subjects[~kept])
-            self.links = Links.of(old.passages[kept], old.subjects[kept], old.scopes[kept], old.written_at[kept])
-            gone = np.setdiff1d(loosened, self.links.subjects)
+            ids = np.unique(np.asarray(passages, np.int64))
+            loosened = np.unique(self.links.subjects_of(ids)[0])
+            if not len(loosened):
+                return
+            self.links = self.links.without(ids)
+            first = np.searchsorted(self.links.keys, loosened << 32)
+            gone = loosened[first == np.searchsorted(self.links.keys, (loosened + 1) << 32)]
             for id in gone.tolist():
                 self._forget_names(id)
                 self._rows.pop(id, None)
