@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))  # `training` is no package of the distribution
-sys.path.insert(0, str(ROOT / "tests/bench"))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `training` is no package of the distribution
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from training import gate, gate_asks
 from training.gate_runs import Judged, Run, ask_all
