@@ -13,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+__all__ = ["encoders_in", "lesson_of", "lessons_of", "open_house", "unranked"]
+
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "bench"))
 
-from house import SEEN, House
+from house import SEEN, House, open_house
+from house_encoders import Encoders
 from pool_types import Ask
 
 from recalld_daemon.assembly import gatherer_of
@@ -32,8 +35,13 @@ def unranked(parts: Parts) -> Parts:
     return parts.without("ranked").without("cross")
 
 
-def lesson_of(house: House, ask: Ask, weight: float = 1.0) -> tuple[Lesson, list[int]] | None:
-    """A lesson and the pool's rows that its candidates are; None for a question that is silent by itself."""
+def encoders_in(work: Path, models: Path | None = None, model: str = "default") -> Encoders:
+    """The daemon's encoders; encodings are kept in `work`, prepared models in `models` (below `work` by default)."""
+    return Encoders(models or work / "models", work, model)
+
+
+def lesson_of(house: House, ask: Ask) -> Lesson | None:
+    """What the ranker would see of a question's candidates; None for one that is silent by itself."""
     query = query_of(ask.focus)
     if not query.text or house.memory.catalogue is None:
         return None
@@ -54,12 +62,12 @@ def lesson_of(house: House, ask: Ask, weight: float = 1.0) -> tuple[Lesson, list
     features = features_of(gatherer.sheet(stages.query, stages.encoding, head))
     rows = [house.row_of[candidate.passage] for candidate in head]
     right = np.array([row in ask.gold for row in rows])
-    return Lesson(features, right, weight, ask.kind), rows
+    return Lesson(features, right, kind=ask.kind)
 
 
-def lessons_of(house: House, most: int, weight: float, seed: int) -> list[Lesson]:
-    """At most `most` questions of a house's pool, drawn with a seed; each counts `weight`."""
+def lessons_of(house: House, most: int, seed: int) -> list[Lesson]:
+    """Those of at most `most` questions of a house's pool that have an answer, drawn with a seed."""
     asks: Sequence[Ask] = [ask for ask in house.pool.asks if ask.gold]
     drawn = random.Random(f"{seed}/{house.pool.name}").sample(asks, min(most, len(asks)))
-    found = [lesson_of(house, ask, weight) for ask in drawn]
-    return [pair[0] for pair in found if pair is not None]
+    found = (lesson_of(house, ask) for ask in drawn)
+    return [lesson for lesson in found if lesson is not None]

@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recalld_daemon.index import Catalogue, DenseLane, FaissIndex
+from recalld_daemon.index.extracts import Extracts
 from recalld_daemon.ranking.forest import Forest, ForestError
 from recalld_daemon.ranking.ranker import Ranking, shipped
 from recalld_daemon.ranking.sheet import Gatherer
 from recalld_daemon.recall.hints import HintReader
+from recalld_daemon.recall.lanes.entity import EntityLane
+from recalld_daemon.recall.lanes.facts import FactLane, FactWordsLane
 from recalld_daemon.recall.lanes.lexical import LexicalLane
 from recalld_daemon.recall.lanes.neighbours import NeighbourLane
 from recalld_daemon.recall.lanes.speakers import SpeakerLane
+from recalld_daemon.recall.lanes.subjects import SubjectLane
+from recalld_daemon.recall.lanes.temporal import TemporalLane
 from recalld_daemon.recall.stages import Deepener, LateInteraction, Parts
 from recalld_daemon.recall.types import Lane, Scorer, SpreadingLane
 from recalld_daemon.store import Reader
@@ -37,7 +42,9 @@ class Wishes:
     agent_names: tuple[str, ...] = ()
 
 
-def parts_of(reader: Reader, catalogue: Catalogue | None, index: FaissIndex | None, wishes: Wishes) -> Parts:
+def parts_of(
+    reader: Reader, catalogue: Catalogue | None, extracts: Extracts | None, index: FaissIndex | None, wishes: Wishes
+) -> Parts:
     """The lanes and stages over what is open. Never raises: a ranker that can't be read is logged and left out."""
     words = None if catalogue is None else catalogue.words
     lanes: list[Lane] = [LexicalLane(words, full_text.LexicalLane(reader))]
@@ -45,10 +52,13 @@ def parts_of(reader: Reader, catalogue: Catalogue | None, index: FaissIndex | No
     if index is not None:
         lanes.append(DenseLane(index))
         deepeners += [LateInteraction(index)] if wishes.late_interaction else []
+    if catalogue is not None and extracts is not None:
+        lanes += extracted_lanes(reader, catalogue, extracts, lanes, index is not None)
     spreading: list[SpreadingLane] = []
     hints = None
     if catalogue is not None:
-        hints = HintReader(catalogue.cards, user_names=wishes.user_names, agent_names=wishes.agent_names)
+        subjects = None if extracts is None else extracts.subjects
+        hints = HintReader(catalogue.cards, subjects, wishes.user_names, wishes.agent_names)
         spreading = [SpeakerLane(catalogue.cards), NeighbourLane(catalogue.cards)]
         forest = _forest() if wishes.ranker and index is not None else None
         if forest is not None:
@@ -58,10 +68,25 @@ def parts_of(reader: Reader, catalogue: Catalogue | None, index: FaissIndex | No
     return Parts(lanes, deepeners, spreading, hints)
 
 
+def extracted_lanes(
+    reader: Reader, catalogue: Catalogue, extracts: Extracts, lanes: Sequence[Lane], encoded: bool
+) -> list[Lane]:
+    """The lanes over what was extracted at ingest; those that compare vectors only where there are some."""
+    found: list[Lane] = [FactWordsLane(extracts.facts), TemporalLane(extracts.whens)]
+    if encoded:
+        found += [FactLane(extracts.facts), SubjectLane(extracts.subjects)]
+    entity = EntityLane(extracts.subjects, catalogue.cards, extracts.whens, scorers_of(lanes), reader)
+    return [*found, entity]
+
+
+def scorers_of(lanes: Sequence[Lane]) -> list[Scorer]:
+    """Those of the lanes that can score any passage."""
+    return [lane for lane in lanes if hasattr(lane, "score")]  # type: ignore[misc]
+
+
 def gatherer_of(lanes: Sequence[Lane], catalogue: Catalogue) -> Gatherer:
     """What the ranker looks at: every lane that can score any passage, and the cards."""
-    scorers: list[Scorer] = [lane for lane in lanes if hasattr(lane, "score")]  # type: ignore[misc]
-    return Gatherer(scorers, catalogue.cards)
+    return Gatherer(scorers_of(lanes), catalogue.cards)
 
 
 def _forest() -> Forest | None:

@@ -99,7 +99,7 @@ class Memory:
                 late_interaction=late_interaction, cross=self._cross(live), user_names=user_names,
                 agent_names=agent_names,
             )  # fmt: skip
-            parts = parts_of(self.reader, self.catalogue, self.index, wishes)
+            parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
             self._recaller = Recaller(live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints)
         return self._recaller
 

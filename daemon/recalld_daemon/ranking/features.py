@@ -18,9 +18,9 @@ import numpy as np
 from recalld_daemon.ranking.sheet import AROUND, Sheet
 from recalld_daemon.recall.types import Cards, Float32, Query, Trait
 
-SCORED = ("hand", "dense", "lexical", "late")  # known of neighbours too
-LISTED = ("facts", "subjects", "temporal", "entity")  # known only of what the lane returned
-ABSOLUTE = ("dense", "late")
+SCORED = ("hand", "dense", "lexical", "late", "facts", "fact_words")  # known of neighbours too
+LISTED = ("subjects", "temporal", "entity")  # known only of what the lane returned
+ABSOLUTE = ("dense", "late", "facts")
 ABSENT = -1.0  # where a question does not arise: no speaker named, no time asked for
 MISSING_GAP = -1.5  # a neighbour that does not exist, as a share below the best
 WINDOW = (0.4, 0.6, 0.4, 0.2)  # shares of the passages around in a window's score
