@@ -44,7 +44,8 @@ MEETINGS = 80  # of QMSum's training split: a meeting has hundreds of turns, and
 JUDGED_CHATS, OTHER_CHATS = 3, 1000  # conversations made up for judging, and how far their seed is from the others'
 # One pass over the conversations, a little of all else: each step is the same for every set, and chats teach most.
 SHARES = {"tldr": 200, "wiki": 250, "qmsum": 250, "til": 200, "entire": 100}
-SHIPPED = Recipe(shares=SHARES)
+# 0.7 of the way: LoCoMo's max-sim .784/.639 instead of .773/.634, and a smaller loss on command pages.
+SHIPPED = Recipe(shares=SHARES, kept=0.7)
 # In-domain: labels are complete, the set is small, and general quality is not what is asked for.
 IN_DOMAIN = Recipe(epochs=3, negatives=2, rate=1e-3, drift_weight=0.0)
 SECONDS = 240.0  # of one fold
@@ -86,6 +87,7 @@ class Tuner:
         model = self.model(recipe)
         with one_thread():
             fit(model, courses, replace(recipe, seconds=seconds), tell)
+        model.keep(recipe.kept)
         self.tuning = model.tuning()
         return self.encoder(model)
 

@@ -42,6 +42,7 @@ class Recipe:
     pooled_temperature: float = 0.05  # the model's own training: a scale of 20
     pooled_weight: float = 0.5
     drift_weight: float = 0.2
+    kept: float = 1.0  # of what was learned; the rest of the way stays with the start (WiSE-FT, arXiv 2109.01903)
     shares: Mapping[str, int] = field(default_factory=dict)  # set -> lessons per epoch; others are taken whole
     seconds: float = float("inf")  # the schedule is cut to what fits
     seed: int = 0

@@ -51,7 +51,8 @@ class TunedModel(nn.Module):
         self.body = _frozen(folder)
         self.rank = rank
         self._base = cache.digest(folder / WEIGHTS)
-        self.projection = nn.Parameter(torch.from_numpy(projection.copy()))  # (d, dims)
+        self._first = torch.from_numpy(projection.copy())
+        self.projection = nn.Parameter(self._first.clone())  # (d, dims)
         self._layers: dict[str, Lora] = {}
         for name, layer in list(self.body.encoder.named_modules()):
             if isinstance(layer, nn.Linear):
@@ -68,6 +69,13 @@ class TunedModel(nn.Module):
     def learned(self) -> list[nn.Parameter]:
         """What an optimiser may move."""
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def keep(self, share: float) -> None:
+        """Go back towards where the corrections are null and the projection is the first one; 1.0: stay."""
+        with torch.no_grad():
+            for layer in self._layers.values():
+                layer.up.mul_(share)
+            self.projection.lerp_(self._first, 1.0 - share)
 
     def tuning(self) -> Tuning:
         """What was learned so far, as float16, the precision it ships in."""

@@ -134,6 +134,22 @@ def test_a_training_can_go_on_from_what_was_learned(folder: Path, course: Course
         TunedModel(folder, model.tuning().projection, rank=2).start_from(model.tuning())
 
 
+def test_what_is_learned_can_be_kept_in_part(folder: Path, course: Course) -> None:
+    model, first = small_model(folder), small_model(folder)
+    with one_thread():
+        fit(model, [course], Recipe(rank=4, epochs=3, batch=8), lambda line: None)
+    learned = model.tuning()
+    model.keep(1.0)
+    np.testing.assert_array_equal(model.tuning().projection, learned.projection)
+    model.keep(0.5)
+    for name, (up, _) in learned.deltas.items():
+        np.testing.assert_allclose(model.tuning().deltas[name][0], up / 2, atol=1e-4)
+    middle = (learned.projection + first.tuning().projection) / 2
+    np.testing.assert_allclose(model.tuning().projection, middle, atol=1e-3)
+    model.keep(0.0)
+    assert not any(up.any() for up, _ in model.tuning().deltas.values())
+
+
 def test_no_negative_of_a_batch_answers_the_query(folder: Path, course: Course) -> None:
     """All of the pool's answers stand in one batch; a query that any passage answers then has nothing to lose."""
     everything = frozenset(range(len(course.passages)))
