@@ -29,11 +29,11 @@ from training.cross_lessons import SEED, Lesson, Miner, both_sides, drawn
 from training.permissive import LICENCES
 
 LAYERS = 3
-STEPS = 400
+STEPS = 320
 LISTS, NEGATIVES = 8, 5  # per step
 TOKENS = 56  # of a pair in training: a step's cost goes by them
 MICRO = 32  # pairs of one pass, sorted by length: a quarter less padding
-RATE, HEAD_RATE = 2e-4, 1e-3  # AdamW's; a fresh head may move faster than a trained body
+RATE, HEAD_RATE = 4e-4, 2e-3  # AdamW's; a fresh head may move faster than a trained body
 WARM_UP = 0.08  # of the steps
 DECAY = 0.01
 BINARY = 0.2  # weight of the binary cross-entropy

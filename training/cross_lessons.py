@@ -62,14 +62,16 @@ class Miner:
         self._work = work
 
     def lessons(self, pool: Pool) -> Iterator[Lesson]:
-        """Of all questions that have a text and an answer."""
+        """Of all questions that have a text, an answer, and something beside it."""
         texts = [passage_text(row) for row in pool.rows]
         asked = [(ask, query.text) for ask in pool.asks if ask.gold and (query := query_of(ask.focus)).text]
         if not asked:
             return
         ranked = self._ranked(pool.name, texts, [query for _, query in asked])
         for (ask, query), order in zip(asked, ranked, strict=True):
-            yield _lesson(pool, texts, ask, query, order)
+            lesson = _lesson(pool, texts, ask, query, order)
+            if lesson.negatives:
+                yield lesson
 
     def _ranked(self, name: str, texts: list[str], queries: list[str]) -> Iterator[list[int]]:
         """Each query's passages, best first, by reciprocal ranks of words and, in DENSE pools, of meaning."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_tools import spread
-from cross_cases import HELD_OUT, SETS, Case, cases_of
+from cross_cases import DEPTH, HELD_OUT, SETS, Case, cases_of
 from cross_linear import fitted, linear_scores
 from figures import Scored, difference, intervals, means
 
@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{reranker.model} {reranker.runtime}", flush=True)
     scored = {name: _scored(reranker, found, name, options) for name, found in cases.items()}
     report: dict[str, Any] = {"model": reranker.model, "runtime": reranker.runtime, "weight": CROSS_WEIGHT}
-    report["sets"] = {name: ranking(found, scored[name]) for name, found in cases.items()}
+    report["sets"] = {name: ranking(found, scored[name], options.first) for name, found in cases.items()}
     report["weights"] = {name: weighing(found, scored[name]) for name, found in cases.items()}
     report["linear"] = linear(cases, scored)
     report["latency_ms"] = latency(reranker)
@@ -58,19 +58,19 @@ def main() -> None:
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
 
 
-def ranking(cases: Sequence[Case], scores: Scores) -> dict[str, Any]:
-    """Late interaction alone, and with the cross-encoder over the first COUNTS."""
+def ranking(cases: Sequence[Case], scores: Scores, most: int) -> dict[str, Any]:
+    """Late interaction alone, and with the cross-encoder over the first COUNTS, as far as they were scored."""
     base = [case.score(case.order()) for case in cases]
     rows: dict[str, Any] = {"late": _figures(base)}
-    for count in COUNTS:
+    for count in (count for count in COUNTS if count <= most):
         rows[f"late + cross {count}"] = _compared(base, _blended(cases, scores, count, CROSS_WEIGHT))
-    rows["cross alone 20"] = _compared(base, _blended(cases, scores, 20, ALONE))
+    rows[f"cross alone {most}"] = _compared(base, _blended(cases, scores, most, ALONE))
     return rows
 
 
 def weighing(cases: Sequence[Case], scores: Scores) -> dict[str, float]:
-    """MRR by weight, over the first 20."""
-    found = {str(weight): _blended(cases, scores, 20, weight) for weight in WEIGHTS}
+    """MRR by weight, over all that were scored."""
+    found = {str(weight): _blended(cases, scores, DEPTH, weight) for weight in WEIGHTS}
     return {weight: means(rows, ("mrr",))["mrr"] for weight, rows in found.items()}
 
 
@@ -147,7 +147,7 @@ def _scored(reranker: Reranker, cases: Sequence[Case], name: str, options: argpa
         return kept
     found = []
     for case in cases:
-        reranking = reranker.begin(case.query, case.texts, EVER)
+        reranking = reranker.begin(case.query, case.texts[: options.first], EVER)
         while reranking.step():
             pass
         found.append(reranking.scores)
@@ -181,6 +181,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, help="cache of prepared models; default: --work")
     parser.add_argument("--model", default="default")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--first", type=int, default=DEPTH, help="candidates that are scored")
     parser.add_argument("--keep", default="", help="name under which this model's scores are kept in --work")
     parser.add_argument("--json", type=Path)
     os.environ.setdefault("OMP_NUM_THREADS", "1")

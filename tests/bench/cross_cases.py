@@ -19,14 +19,16 @@ from house import House, open_house, search
 from house_encoders import Encoders
 from house_recall import Setting
 from pool_types import Pool
-from training.cross_lessons import both_sides
+from training.chats import chat_pools
+from training.cross_lessons import SEED, both_sides
 
 from recalld_daemon.recall.types import Float32
 from recalld_daemon.store.texts import embedded_text
 
 DEPTH = 20  # candidates whose texts are kept
 BEFORE = Setting("up to late interaction", without=frozenset({"ranked", "cross"}))
-HELD_OUT = ("til", "tldr", "wiki", "entire", "qmsum")  # permissive sets, of which a share is held out from training
+HELD_OUT = ("til", "tldr", "wiki", "entire", "qmsum", "chat")  # permissive, and held out from training
+CHATS = 3  # made-up conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ def _texts(house: House, rows: Sequence[int]) -> list[str]:
 
 def _held_out(name: str) -> Callable[[Path], list[Judged]]:
     def load(data: Path) -> list[Judged]:
+        if name == "chat":
+            return [_judged(pool) for pool in chat_pools(CHATS, SEED + 1)]  # no seed of which training has seen
         held = [pool for pool in both_sides(data)[1] if pool.name.split()[0] == name and pool.asks]
         return [_judged(pool) for pool in held]
 
@@ -97,7 +101,7 @@ def _held_out(name: str) -> Callable[[Path], list[Judged]]:
 
 def _judged(pool: Pool) -> Judged:
     """A pool whose rows' sources are the units: a note, a page, an article's passage, a session; a meeting's turns."""
-    by_row = pool.name.split()[0] in ("qmsum", "wiki")
+    by_row = pool.name.startswith(("qmsum", "wiki", "chat"))
     units: list[Any] = list(range(len(pool.rows))) if by_row else [row.source for row in pool.rows]
     return Judged(pool, units, [frozenset(units[row] for row in ask.gold) for ask in pool.asks], {})
 
