@@ -220,3 +220,12 @@ def test_dates_are_shown_as_exactly_as_they_are_known(said: str, shown: str) -> 
 
 def test_an_open_range_is_not_shown() -> None:
     assert date_of(When(0.0, 1e9, "span")) == ""
+
+
+def test_a_day_that_most_years_lack_is_read_or_passed_over() -> None:
+    in_2023 = 1_690_000_000.0
+    for text in ("what was she up to around 29 February?", "on 29 February 2024 we met", "since 29 February"):
+        for moment in whens(text, in_2023, UTC, asked=True):
+            assert 0 < moment.start < moment.end
+    assert whens("on 29 February 2024 we met", in_2023, UTC)
+    assert whens("around 29 February and on 3 May 2022", in_2023, UTC)[-1].said.endswith("3 May 2022")

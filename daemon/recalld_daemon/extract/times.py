@@ -82,7 +82,10 @@ def _whens(text: str, spoken_at: float | None, tz: tzinfo | None, asked: bool) -
     mentions = _joined(lower, _bounded(lower, _disjoint(_found(text, lower, rules, clock, bool(spoken_at), asked))))
     unique: dict[tuple[float, float, str], When] = {}
     for mention in (_plain(mention, asked) for mention in mentions[:MOST]):
-        start, end = _range(mention, clock, asked)
+        try:
+            start, end = _range(mention, clock, asked)
+        except (ValueError, OverflowError):  # no calendar has it: 29 February of a year that is not known
+            continue
         said = " ".join(text[mention.first : mention.last].split())
         if start < end:
             unique.setdefault((start, end, mention.days.grain), When(start, end, _grain(mention), said))
