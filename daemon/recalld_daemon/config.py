@@ -98,7 +98,8 @@ KEYS: tuple[Key, ...] = (
         'When a note without a date of its own counts as written: "changed" when its file was, or "always".',
         one_of("changed", "always")),
     Key("models", "encoder", "encoder", str, "name or path",
-        '"default" is the packaged all-MiniLM-L6-v2; else any sentence-transformers model, by path or name.'),
+        '"default" is all-MiniLM-L6-v2 tuned for late interaction; "minilm" the same untuned; else any '
+        "sentence-transformers model, by path or name."),
     Key("models", "query_prompt", "query_prompt", str, "text",
         "Put before every query. Left out: the model's own query prompt."),
     Key("models", "passage_prompt", "passage_prompt", str, "text",

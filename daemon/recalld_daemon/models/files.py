@@ -57,8 +57,6 @@ def open_files(model: str, cache_dir: Path, *, allow_download: bool) -> ModelFil
     cache_dir: keeps the hash of the weights, so that they are read once only, and the default's weights after tuning.
     """
     folder = find_folder(model, allow_download=allow_download)
-    if model == "default" and not tuned.ARTEFACT.is_file():
-        model = "minilm"  # until the artefact ships
     if model == "default":
         folder = _tuned(folder, cache_dir)
     try:
