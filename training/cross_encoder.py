@@ -29,7 +29,8 @@ from training.cross_lessons import SEED, Lesson, Miner, both_sides, drawn
 from training.permissive import LICENCES
 
 LAYERS = 3
-STEPS = 320
+CHATS = 14
+STEPS = 1200
 LISTS, NEGATIVES = 8, 5  # per step
 TOKENS = 56  # of a pair in training: a step's cost goes by them
 MICRO = 32  # pairs of one pass, sorted by length: a quarter less padding
@@ -37,6 +38,7 @@ RATE, HEAD_RATE = 4e-4, 2e-3  # AdamW's; a fresh head may move faster than a tra
 WARM_UP = 0.08  # of the steps
 DECAY = 0.01
 BINARY = 0.2  # weight of the binary cross-entropy
+JUDGED = 4  # every so many held-out questions are judged at the end
 EVEN = 0.6  # a kind of question is drawn in proportion to its number to this power
 FROZEN = ("bert.embeddings.word_embeddings", "bert.embeddings.position_embeddings")
 
@@ -113,7 +115,7 @@ def main() -> None:
         "lessons": dict(sorted(Counter(lesson.kind for lesson in taught).items())),
         "seed": SEED,
         "losses": losses,
-        "held_out_mrr": judged(student, held),
+        "held_out_mrr": judged(student, held[::JUDGED]),
         "minutes": round((time.monotonic() - began) / 60, 1),
         "torch": torch.__version__,
     }
@@ -217,7 +219,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("cross-work"), help="encodings and stores, kept between runs")
     parser.add_argument("--layers", type=int, default=LAYERS)
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--chats", type=int, default=0, help="made-up conversations to train on as well")
+    parser.add_argument("--chats", type=int, default=CHATS, help="made-up conversations to train on as well")
     return parser.parse_args()
 
 

@@ -56,7 +56,7 @@ class Miner:
     """Ranks a pool's passages for its questions. Encodings are kept in `work`."""
 
     def __init__(self, work: Path) -> None:
-        settings = EncoderSettings(work)
+        settings = EncoderSettings(work, model="minilm")  # the body that is trained, untuned
         self._live: Encoder = load_encoder(settings, "live", lambda *_: None)
         self._bulk: Encoder = load_encoder(settings, "bulk", lambda *_: None)
         self._work = work

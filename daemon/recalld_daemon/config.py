@@ -121,7 +121,7 @@ KEYS: tuple[Key, ...] = (
     Key("recall", "late_interaction", "late_interaction", bool, "",
         "Re-rank the best 100 passages token by token. Off: fusion answers alone."),
     Key("recall", "cross_encoder_ms", "cross_encoder_ms", float, "milliseconds",
-        "The cross-encoder scores as many of the best passages as it can in this time.", between(1, 10_000)),
+        "The cross-encoder scores as many of the best passages as it can in this time.", between(1, 5000)),
     Key("recall", "threshold_shift", "threshold_shift", float, "log-odds",
         "Added to the gate's thresholds: above 0 speaks less, below 0 speaks more.", between(-5, 5)),
     Key("recall", "false_rate", "false_rate", float, "share",

@@ -23,7 +23,7 @@ from recalld_daemon.models.home import WAIT_SECONDS, Progress, Step, machine_key
 from recalld_daemon.models.reranker_files import RerankerFiles
 from recalld_daemon.models.runtimes import GRAPHS
 
-FORMAT = "1"  # of the folder and of the export
+FORMAT = "2"  # of the folder and of the export
 
 
 class PairsMeasured(msgspec.Struct, frozen=True):

@@ -70,12 +70,11 @@ def _export(module: Any, home: RerankerHome, notes: list[str], progress: Progres
     """Both graphs; what cannot be exported is noted, and left to torch."""
     progress("exporting the cross-encoder", 1, STEPS)
     try:
-        from recalld_daemon.models.reranker_torch import export_pairs
-        from recalld_daemon.models.runtimes import export
+        from recalld_daemon.models.reranker_torch import export_pairs, quantise_pairs
 
         cache.make(home.graph(ONNX_FP32), lambda path: export_pairs(module, path))
         progress("quantising the cross-encoder", 2, STEPS)
-        cache.make(home.graph(ONNX_INT8), lambda path: export.quantise(home.graph(ONNX_FP32), path))
+        cache.make(home.graph(ONNX_INT8), lambda path: quantise_pairs(home.graph(ONNX_FP32), path))
     except Exception as error:  # exporters raise what they like at a model they cannot take
         log.warning("no ONNX graph of this model", exc_info=True)
         notes.append(f"no ONNX graph, torch is used instead: {type(error).__name__}: {str(error)[:200]}")
