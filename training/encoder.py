@@ -41,6 +41,7 @@ from training.pools import Pool, split
 
 HELD_OUT, SEED = 0.2, 7
 MEETINGS = 80  # of QMSum's training split: a meeting has hundreds of turns, and ten questions
+JUDGED = 300  # questions of each held-out set: the whole pool is ranked for each, twice
 JUDGED_CHATS, OTHER_CHATS = 3, 1000  # conversations made up for judging, and how far their seed is from the others'
 # One pass over the conversations, a little of all else: each step is the same for every set, and chats teach most.
 SHARES = {"tldr": 200, "wiki": 250, "qmsum": 250, "til": 200, "entire": 100}
@@ -135,7 +136,11 @@ def permissive_pools(data: Path, chats: int, seed: int) -> tuple[list[Pool], lis
         permissive.entire_pool(data),
     ]
     taught, held = split([permissive.unrepeated(pool) for pool in documents], HELD_OUT, SEED)
-    meetings = random.Random(seed).sample(permissive.qmsum_pools(data, ("train",)), MEETINGS)
+    rng = random.Random(seed)
+    meetings = permissive.qmsum_pools(data, ("train",))
+    meetings = rng.sample(meetings, min(MEETINGS, len(meetings)))
+    for pool in held:
+        pool.asks = rng.sample(pool.asks, min(JUDGED, len(pool.asks)))
     talk = [*meetings, *chat_pools(chats, seed + 1)]
     others = chat_pools(JUDGED_CHATS, seed + OTHER_CHATS)
     return [*taught, *map(permissive.unrepeated, talk)], [*held, *map(permissive.unrepeated, others)]

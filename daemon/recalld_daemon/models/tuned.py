@@ -60,6 +60,7 @@ def save(tuning: Tuning, path: Path) -> None:
         arrays |= {name + UP: np.ascontiguousarray(up), name + DOWN: np.ascontiguousarray(down)}
     path.parent.mkdir(parents=True, exist_ok=True)
     safetensors.numpy.save_file(arrays, str(path), {"format": FORMAT, "base": tuning.base})
+    path.chmod(0o644)  # it is written for its owner alone
 
 
 def load(path: Path) -> Tuning:
