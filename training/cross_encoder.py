@@ -30,7 +30,7 @@ from training.permissive import LICENCES
 
 LAYERS = 3
 CHATS = 14
-STEPS = 1200
+STEPS = 320
 LISTS, NEGATIVES = 8, 5  # per step
 TOKENS = 56  # of a pair in training: a step's cost goes by them
 MICRO = 32  # pairs of one pass, sorted by length: a quarter less padding
