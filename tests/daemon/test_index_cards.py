@@ -86,9 +86,7 @@ def check(table: CardReader, there: dict[int, Known], asked: Sequence[int]) -> N
 
 @given(st.lists(change, max_size=8), st.lists(st.integers(0, 30), max_size=40))
 @settings(max_examples=100, deadline=None)
-def test_after_any_changes_cards_are_what_the_passages_say(
-    changes: list[tuple[str, object]], asked: list[int]
-) -> None:
+def test_after_any_changes_cards_are_what_the_passages_say(changes: list[tuple[str, object]], asked: list[int]) -> None:
     table, there = changed(changes)
     check(table, there, asked)
     assert len(table) == len(there)
