@@ -47,8 +47,8 @@ JUDGED_CHATS, OTHER_CHATS = 3, 1000  # conversations made up for judging, and ho
 SHARES = {"tldr": 200, "wiki": 250, "qmsum": 250, "til": 200, "entire": 100}
 # 0.7 of the way: LoCoMo's max-sim .784/.639 instead of .773/.634, and a smaller loss on command pages.
 SHIPPED = Recipe(shares=SHARES, kept=0.7)
-# In-domain: labels are complete, the set is small, and general quality is not what is asked for. One LoCoMo conversation
-# after the five others, max-sim MRR: .641 as shipped, .661 after 3 epochs (101 s on one core), .677 after 6.
+# In-domain: labels are complete, the set is small, and general quality is not what is asked for. Max-sim MRR of one
+# LoCoMo conversation after the five others: .641 as shipped, .661 after 3 epochs (101 s on one core), .677 after 6.
 IN_DOMAIN = Recipe(epochs=6, negatives=2, rate=1e-3, drift_weight=0.0)
 CHOSEN = (
     "rank, temperatures, shares and the part kept: on the development sets of LoCoMo, REALTALK and session_kb_bukzor, "
