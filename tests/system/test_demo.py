@@ -105,7 +105,7 @@ def test_a_replay_at_the_recorded_pace_takes_what_is_there_at_each_boundary(tmp_
     assert first["length_ms"] == pytest.approx(400, abs=1)
     assert turn["injections"] or first["injections"]
     assert first["verdict"] in ("won", "silent", "repeat")
-    assert second["verdict"] in ("slipped", "silent", "stale", "won")
+    assert second["verdict"] in ("slipped", "silent", "stale", "won", "late")  # late: no boundary was left to slip to
 
 
 def test_what_is_no_session_is_told_with_its_remedy(tmp_path: Path) -> None:

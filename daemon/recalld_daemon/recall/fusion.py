@@ -45,7 +45,7 @@ def weighted_score(lane: str, hits: LaneHits) -> Float32:
     """The lane's weight times its scores, on 0..1 between the list's worst and best; all 1 where all are equal.
 
     >>> hits = LaneHits(np.array([7, 3, 5]), np.array([0.9, 0.5, 0.1], np.float32))
-    >>> weighted_score("dense", hits).round(2).tolist()
+    >>> (weighted_score("dense", hits) / LANE_WEIGHTS["dense"]).round(2).tolist()
     [1.0, 0.5, 0.0]
     """
     scores = hits.scores.astype(np.float32)
