@@ -26,6 +26,8 @@ from training.encoder_lora import TunedModel, one_thread
 class TrainedEncoder:
     """Stands in for both of the daemon's encoders, live and bulk. Not thread-safe."""
 
+    model, runtime = "trained", "torch-bf16"  # as the store is told
+
     def __init__(self, model: TunedModel, folder: Path, max_tokens: int = 256) -> None:
         self._model = model
         self._queries, self._passages = (

@@ -3,8 +3,15 @@
     python tests/bench/locomo.py --data FILE_OR_DIR [--train-on FILE_OR_DIR] [--cross-validate] [--json FILE]
 
 `shipped` is the package as it is: nothing in it has seen LoCoMo. `adapted` stands for a user whose feedback has been
-learned: what can be fitted is fitted on other conversations, either those of --train-on, or, with --cross-validate
-(which is what happens where --data holds two conversations or more), on all but the one that is judged.
+learned: the encoder is tuned and the ranker fitted on other conversations, either those of --train-on, or, with
+--cross-validate (which is what happens where --data holds two conversations or more), on all but the one that is
+judged. `adapted_ranker_only` fits the ranker and leaves the encoder as it ships; with --ranker-only that is `adapted`.
+
+Cross-validated, conversation i is remembered and searched with an encoder E(-i) tuned on all others, both for its
+lessons and when it is judged, and c is judged with a ranker fitted on the lessons of i != c. The E(-i) of those lessons
+have seen c's questions, as in any stacking; neither E(-c) nor the ranker's labels have. With --train-on nothing has:
+its conversations are halved, each half's lessons are made with an encoder tuned on the other half, and --data is
+searched with one tuned on all of them. A tuning takes --tune-seconds at most: one per conversation of --data, or three.
 
 r@k is the share of a question's evidence turns among the first k, hit@k whether any is, strict@k whether all are, mrr
 the mean reciprocal rank of the first. Intervals are 95 % bootstraps; those of `adapted` draw conversations, too.
@@ -20,12 +27,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import house_adapt
+import house_tuned
 from bench_tools import keep, table
 from eval_pools import ADVERSARIAL, Judged, locomo
 from figures import Scored, by_kind, cell, difference, intervals, means
@@ -36,29 +45,73 @@ SHOWN = ("r1", "r5", "r10", "r20", "hit1", "hit5", "hit10", "strict10", "mrr")
 ABLATED = ("r10", "hit1", "mrr")
 TARGETS = {"shipped": {"r10": 0.80, "hit1": 0.52, "mrr": 0.64}, "adapted": {"r10": 0.88, "hit1": 0.66, "mrr": 0.77}}
 LATENCY_TARGET_MS = 30.0  # p95
+SECONDS = 240.0  # of one tuning: six passes over five conversations take about 200 on one core
 
 Scores = dict[str, list[Scored]]  # setting -> its questions
 Run = Callable[[Setting], list[Scored]]
+ADAPTED, RANKER_ONLY = "adapted", "adapted_ranker_only"
+STACKED = "adapted: the E(-i) behind the lessons have seen the judged questions; E(-c) and the ranker's labels have not"
+CLEAN = "adapted: neither an encoder nor the ranker has seen a judged conversation"
+UNTUNED = "adapted: the ranker alone is fitted, on other conversations; the encoder is the shipped one"
 
 
 def main() -> None:
     options = _options()
     pools = locomo(options.data)
     others = _others(options, pools)
+    tunable = _tunable(options, pools, others)
     encoders = encoders_of(options)
-    with convened(pools, encoders) as courts, convened(others, encoders) as teachers:
-        scores: Scores = {"bm25": floor(pools), "shipped": judge(courts)}
+    with ExitStack() as houses:
+        courts = houses.enter_context(convened(pools, encoders))
+        teachers = houses.enter_context(convened(others, encoders))
+        scores: Scores = {"bm25": floor(pools), "shipped": told("shipped", judge(courts))}
         runs: dict[str, Run] = {"shipped": lambda setting: judge(courts, setting)}
-        if teachers:
-            runs["adapted"] = lambda setting: judge(courts, house_adapt.adapted_to(teachers, setting))
-        elif not options.shipped_only and len(courts) > 1:
-            runs["adapted"] = lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
-        if "adapted" in runs:
-            scores["adapted"] = runs["adapted"](PLAIN)
+        fitted = _fitted(courts, teachers, options)
+        if fitted is not None:
+            name = RANKER_ONLY if tunable else ADAPTED
+            scores[name] = told(name, fitted(PLAIN))
+            runs |= {} if tunable else {ADAPTED: fitted}
+        tuning = house_tuned.Tuning(options.tune_seconds)
+        if tunable:
+            runs[ADAPTED] = _tuned(houses, pools, others, tuning)
+            scores[ADAPTED] = told(ADAPTED, runs[ADAPTED](PLAIN))
         dropped = {} if options.quick else {name: ablation(courts, run) for name, run in runs.items()}
-        result = report(scores, dropped) | {"latency_ms": latency(courts)}
-    show(scores, dropped, result["latency_ms"])
-    keep(result, options.json)
+        result = report(scores, dropped) | {"latency_ms": latency(courts), "tuning_seconds": tuning.took}
+    note = "" if ADAPTED not in scores else UNTUNED if not tunable else CLEAN if others else STACKED
+    show(scores, dropped, result["latency_ms"], note)
+    keep(result | {"adapted_is": note}, options.json)
+
+
+def _fitted(courts: Sequence[Court], teachers: Sequence[Court], options: argparse.Namespace) -> Run | None:
+    """The run whose ranker is fitted on the teachers or, without any, by cross-validation; None: there is no other."""
+    if teachers:
+        return lambda setting: judge(courts, house_adapt.adapted_to(teachers, setting))
+    if options.shipped_only or len(courts) < house_tuned.FEWEST:
+        return None
+    return lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
+
+
+def _tuned(houses: ExitStack, pools: Sequence[Judged], others: Sequence[Judged], tuning: house_tuned.Tuning) -> Run:
+    """The run in houses with tuned encoders, tuned here and now, and with a fitted ranker."""
+    if others:
+        teachers, courts = houses.enter_context(house_tuned.tuned_on(others, pools, tuning))
+        return lambda setting: judge(courts, house_adapt.adapted_to(teachers, setting))
+    courts = []
+    for court in houses.enter_context(house_tuned.cross_tuned(pools, tuning)):
+        told("tuned encoder, all else as shipped", judge([court]))
+        courts.append(court)
+    return lambda setting: judge(courts, house_adapt.cross_adapted(courts, setting))
+
+
+def told(name: str, scores: list[Scored]) -> list[Scored]:
+    """The same, after a line of progress for each conversation."""
+    groups: dict[str, list[Scored]] = {}
+    for row in answered(scores):
+        groups.setdefault(row.group, []).append(row)
+    for group, rows in groups.items():
+        own = means(rows)
+        tell(f"{group}, {name}: " + ", ".join(f"{figure} {own[figure]:.3f}" for figure in ABLATED))
+    return scores
 
 
 def ablation(courts: Sequence[Court], run: Run) -> Scores:
@@ -80,11 +133,24 @@ def _others(options: argparse.Namespace, pools: Sequence[Judged]) -> list[Judged
     return others
 
 
+def _tunable(options: argparse.Namespace, pools: Sequence[Judged], others: Sequence[Judged]) -> bool:
+    """Whether encoders are to be tuned; says why not where that is not what was asked for."""
+    if options.shipped_only or options.ranker_only or (not others and len(pools) < house_tuned.FEWEST):
+        return False
+    if options.model != "default":
+        tell(f"adapted is the ranker only: what is tuned is the default encoder, not {options.model}")
+    elif len(others) == 1:
+        tell("adapted is the ranker only: --train-on holds one other conversation, which can't be halved")
+    return options.model == "default" and len(others) != 1
+
+
 def report(scores: Scores, dropped: dict[str, Scores]) -> dict[str, Any]:
     """The JSON: figures by setting, intervals, categories, and what each part is worth."""
     result: dict[str, Any] = {"n": len(answered(scores["shipped"])), "adapted": None}
     result |= {name: means(answered(rows)) for name, rows in scores.items()}
-    result["intervals"] = {name: intervals(answered(rows), by_group=name == "adapted") for name, rows in scores.items()}
+    result["intervals"] = {
+        name: intervals(answered(rows), by_group=name.startswith(ADAPTED)) for name, rows in scores.items()
+    }
     result["by_category"] = {
         name: {kind: means(own) for kind, own in by_kind(rows).items() if kind != ADVERSARIAL}
         for name, rows in scores.items()
@@ -93,20 +159,32 @@ def report(scores: Scores, dropped: dict[str, Scores]) -> dict[str, Any]:
     result["ablation"] = {
         name: {part: means(answered(rows)) for part, rows in parts.items()} for name, parts in dropped.items()
     }
+    result["tuned_against_ranker_only"] = gains(scores)
     result["targets"] = TARGETS
     return result
 
 
-def show(scores: Scores, dropped: dict[str, Scores], ms: dict[str, float]) -> None:
+def gains(scores: Scores) -> dict[str, list[float]]:
+    """figure -> [mean, low, high] of what the tuned encoder adds, over the same questions; {} where none was tuned."""
+    if RANKER_ONLY not in scores or ADAPTED not in scores:
+        return {}
+    pair = answered(scores[RANKER_ONLY]), answered(scores[ADAPTED])
+    return {figure: list(difference(*pair, figure)) for figure in SHOWN}
+
+
+def show(scores: Scores, dropped: dict[str, Scores], ms: dict[str, float], note: str) -> None:
     rows: list[list[object]] = [["setting", "n", *SHOWN]]
     for name, found in scores.items():
-        own, spans = means(answered(found)), intervals(answered(found), by_group=name == "adapted")
+        own, spans = means(answered(found)), intervals(answered(found), by_group=name.startswith(ADAPTED))
         rows.append([name, own["n"], *(f"{own[figure]:.3f}" for figure in SHOWN)])
         rows.append(["  95 %", "", *("{:.3f}-{:.3f}".format(*spans[figure]) for figure in SHOWN)])
         if name in TARGETS:
             rows.append(["  target", "", *(f"{TARGETS[name][f]:.2f}" if f in TARGETS[name] else "" for f in SHOWN)])
+    if gained := gains(scores):
+        rows.append(["tuned - ranker only", "", *(f"{gained[figure][0]:+.3f}" for figure in SHOWN)])
+        rows.append(["  95 %", "", *("{1:+.3f} {2:+.3f}".format(*gained[figure]) for figure in SHOWN)])
     table(rows)
-    print()
+    print(f"{note}\n")
     table([["category", "n", *(f"{name} {figure}" for name in scores for figure in ABLATED)], *_categories(scores)])
     for name, parts in dropped.items():
         print(f"\n{name}, one part left out (change of mrr against the whole, 95 %)")
@@ -142,6 +220,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cross-validate", action="store_true", help="fit `adapted` on all others of --data (default)")
     parser.add_argument("--shipped-only", action="store_true", help="leave `adapted` out")
     parser.add_argument("--quick", action="store_true", help="leave the ablations out")
+    parser.add_argument("--ranker-only", action="store_true", help="fit the ranker alone: `adapted` tunes no encoder")
+    parser.add_argument(
+        "--tune-seconds", type=float, default=SECONDS, metavar="S", help="of one tuning at most (%(default)s)"
+    )
     options = parser.parse_args()
     if options.train_on and options.cross_validate:
         parser.error("--train-on and --cross-validate exclude each other: one says what to fit on, the other how")

@@ -33,13 +33,18 @@ def test_locomo_reports_both_settings(
     tmp_path: Path, model_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = bench_samples.write_locomo(tmp_path / "data", ["talk-1", "talk-2"])
-    result = run(locomo, tmp_path, model_cache, monkeypatch, "--data", str(data), "--cross-validate")
+    arguments = ("--data", str(data), "--cross-validate", "--tune-seconds", "2")
+    result = run(locomo, tmp_path, model_cache, monkeypatch, *arguments)
     assert result["n"] == 10
-    for setting in ("shipped", "adapted"):
+    for setting in ("shipped", "adapted", "adapted_ranker_only"):
         assert result[setting].keys() >= FIGURES
         assert all(0.0 <= result[setting][name] <= 1.0 for name in FIGURES)
         assert result["by_category"][setting].keys() == {"multi-hop", "temporal", "open-domain", "single-hop"}
+    for setting in ("shipped", "adapted"):
         assert {"dense", "lexical", "late"} <= result["ablation"][setting].keys()
+    assert len(result["tuning_seconds"]) == 2
+    assert "have seen the judged questions" in result["adapted_is"]
+    assert result["tuned_against_ranker_only"].keys() == FIGURES
     assert result["shipped"]["r20"] == 1.0  # eight turns are all within the first twenty
     assert result["adversarial"]["shipped"]["n"] == 2
     assert 0.0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p95"]
@@ -51,10 +56,29 @@ def test_locomo_fits_on_other_conversations_only(
 ) -> None:
     one = bench_samples.write_locomo(tmp_path / "one", ["talk-1"])
     every = bench_samples.write_locomo(tmp_path / "every")
-    arguments = ("--data", str(one), "--quick", "--train-on")
-    assert run(locomo, tmp_path, model_cache, monkeypatch, *arguments, str(every))["adapted"]["n"] == 5
+    arguments = ("--data", str(one), "--quick", "--tune-seconds", "2", "--train-on")
+    result = run(locomo, tmp_path, model_cache, monkeypatch, *arguments, str(every))
+    assert result["adapted"]["n"] == result["adapted_ranker_only"]["n"] == 5
+    assert len(result["tuning_seconds"]) == 3  # of each half, and of both
     with pytest.raises(SystemExit, match="nothing to fit on"):
         run(locomo, tmp_path, model_cache, monkeypatch, *arguments, str(one))
+
+
+def test_locomo_says_when_it_tunes_no_encoder(
+    tmp_path: Path, model_cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = bench_samples.write_locomo(tmp_path / "one", ["talk-1"])
+    two = bench_samples.write_locomo(tmp_path / "two", ["talk-1", "talk-2"])
+    alone = run(locomo, tmp_path, model_cache, monkeypatch, "--data", str(one), "--quick")
+    assert alone["adapted"] is None
+    assert "name others to fit on" in capsys.readouterr().err
+    halved = run(locomo, tmp_path, model_cache, monkeypatch, "--data", str(one), "--quick", "--train-on", str(two))
+    assert "can't be halved" in capsys.readouterr().err
+    asked = run(locomo, tmp_path, model_cache, monkeypatch, "--data", str(two), "--quick", "--ranker-only")
+    for result in (halved, asked):
+        assert result["adapted_is"].startswith("adapted: the ranker alone")
+        assert "adapted_ranker_only" not in result
+        assert result["tuning_seconds"] == []
 
 
 def test_ambient_measures_each_set_beside_its_floor(
