@@ -463,6 +463,15 @@ rank  passage                               dense  lexical     p  shown as
     assert ended.asked[-1] == WhyAsk(target="5256e8c5.2.1-7", id=ended.asked[-1].id)
 
 
+def test_why_claims_nothing_of_a_candidate_that_nobody_looked_at(ctl: Ctl) -> None:
+    unjudged = WhyCandidate(path="passage 12", fused_rank=9, lanes={"dense": (9, 0.04)})
+    out = ctl("why", "r-1", answers={WhyAsk: Why(recall="r-1", outcome="silent", candidates=[unjudged])}).out
+    assert out.splitlines()[-2:] == [
+        "rank  passage       dense  p  shown as",
+        "   9  passage 12  #9 0.04  -  -",
+    ]
+
+
 def test_why_of_a_silence_without_candidates(ctl: Ctl) -> None:
     silence = Why(recall="r-1", cause="turn 1", outcome="silent", reason="nothing is indexed yet")
     out = ctl("why", "r-1", answers={WhyAsk: silence}).out

@@ -72,6 +72,11 @@ def test_below_the_threshold_is_silence_that_names_the_best() -> None:
     assert decision.reason == "probability: 0.73 < 0.90"
 
 
+def test_a_reason_never_says_that_a_number_is_less_than_itself() -> None:
+    decision = decide(answer(found(1)), [NOTE], Context(ASKED), sure(threshold=0.7312))
+    assert decision.reason == "probability: 0.7311 < 0.7312"
+
+
 def test_nothing_found_is_silence() -> None:
     assert decide(Answer("fused", [], 1.0), [], Context(ASKED)).reason == "nothing was found"
 

@@ -55,11 +55,13 @@ def _table(candidates: list[WhyCandidate], width: int | None) -> list[str]:
 
 
 def _row(candidate: WhyCandidate, lanes: list[str]) -> tuple[str, ...]:
+    """A candidate that ranked too low to be fetched has a number for its path, no place in it and no p."""
+    place = f":{candidate.start}-{candidate.end}" if candidate.end else ""
     return (
         str(candidate.fused_rank or "-"),
-        safe(f"{candidate.path}:{candidate.start}-{candidate.end}"),
+        safe(candidate.path + place),
         *(_lane(candidate.lanes.get(lane)) for lane in lanes),
-        f"{candidate.probability:.2f}",
+        f"{candidate.probability:.2f}" if candidate.gates else "-",
         safe(candidate.impression) or "-",
     )
 

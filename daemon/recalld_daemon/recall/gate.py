@@ -175,7 +175,8 @@ def _accident(candidate: Candidate, wanted: Wanted, text: str, stage: str) -> st
 def _likely(probability: float, threshold: float) -> str:
     if probability >= threshold:
         return f"passed: {probability:.2f} >= {threshold:.2f}"
-    return f"stopped: {probability:.2f} < {threshold:.2f}"
+    digits = 2 if round(probability, 2) < round(threshold, 2) else 4  # never "0.20 < 0.20"
+    return f"stopped: {probability:.{digits}f} < {threshold:.{digits}f}"
 
 
 def _latest_speaks(judged: list[Candidate], known: Mapping[int, Passage]) -> None:
