@@ -40,14 +40,17 @@ def encoders_in(work: Path, models: Path | None = None, model: str = "default") 
     return Encoders(models or work / "models", work, model)
 
 
-def lesson_of(house: House, ask: Ask) -> Lesson | None:
-    """What the ranker would see of a question's candidates; None for one that is silent by itself."""
+def lesson_of(house: House, ask: Ask, parts: Parts | None = None) -> Lesson | None:
+    """What the ranker would see of a question's candidates; None for one that is silent by itself, or finds none.
+
+    parts: what to search with, the house's own where it is None; a ranker among them is left out.
+    """
     query = query_of(ask.focus)
     if not query.text or house.memory.catalogue is None:
         return None
     view = SEEN if ask.at is None else View(scopes=None, as_of=ask.at)
     hidden = frozenset(house.ids[row] for row in ask.hidden)
-    parts = unranked(house.parts)
+    parts = unranked(house.parts if parts is None else parts)
     stages = Stages(parts, query, view, hidden, encoding=house.encoders.query(query.text))
     stages.hint()
     stages.ask(False)
