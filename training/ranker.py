@@ -28,7 +28,8 @@ from recalld_daemon.ranking.fit import Lesson, Settings, fit, fitted
 from recalld_daemon.ranking.forest import Forest
 from recalld_daemon.ranking.ranker import SHIPPED
 from training import permissive
-from training.chats import agent_pools, chat_pools
+from training.chats import chat_pools
+from training.chats.agents import agent_pools
 from training.lessons import encoders_in, lessons_of, open_house
 from training.pools import Pool
 
@@ -36,7 +37,7 @@ SEED = 11
 MOST = 400  # questions of one pool
 ROWS = 3_000  # of a pool of separate notes: more would only make it slow
 SHARES = {"chat": 0.5, "agent": 0.1, "qmsum": 0.1, "til": 0.1, "wiki": 0.07, "tldr": 0.05, "entire": 0.08}
-SETTINGS = Settings(rounds=220)
+SETTINGS = Settings(rounds=120)  # fewer than for talk of one kind: what is learned must carry over
 OUT = Path(recalld_daemon.ranking.__file__).parent / SHIPPED
 
 Families = dict[str, list[Lesson]]
@@ -48,7 +49,7 @@ def main() -> None:
     families: Families = {}
     encoders = encoders_in(options.work, options.models, options.model)
     for pool in pools(options.data, options.chats, options.meetings):
-        with open_house(pool, encoders) as house:
+        with open_house(permissive.unrepeated(pool), encoders) as house:
             found = lessons_of(house, MOST, SEED)
         families.setdefault(family_of(pool), []).extend(found)
         tell(f"{pool.name}: {sum(lesson.teaches for lesson in found)} of {len(found)} questions teach an order")
@@ -73,7 +74,7 @@ def pools(data: Path, chats: int, meetings: int) -> Iterator[Pool]:
     yield from chat_pools(chats, SEED)
     yield from agent_pools(max(1, chats // 4), SEED)
     yield permissive.til_pool(data)
-    yield cut(permissive.wiki_pool(data))
+    yield apart(cut(permissive.wiki_pool(data)))
     yield cut(permissive.tldr_pool(data, SEED))
     yield permissive.entire_pool(data)
     yield from random.Random(SEED).sample(permissive.qmsum_pools(data), meetings)
@@ -85,6 +86,11 @@ def cut(pool: Pool) -> Pool:
     return Pool(
         pool.name, pool.rows[:ROWS], [replace(a, hidden=frozenset(r for r in a.hidden if r < ROWS)) for a in asks]
     )
+
+
+def apart(pool: Pool) -> Pool:
+    """Each row a source of its own: passages of one article do not stand together here."""
+    return Pool(pool.name, [replace(row, source=f"{row.source} {at}") for at, row in enumerate(pool.rows)], pool.asks)
 
 
 def family_of(pool: Pool) -> str:
