@@ -5,9 +5,12 @@
 For each size a daemon of its own indexes real passages (repeated and varied to reach the size; `--home` keeps them for
 the next run), then a client makes tool calls one after the other and waits for each answer. `late_ms` and `full_ms` are
 from the event's arrival in the daemon to that stage's gated answer, snippets cut; `fused_ms` is the same in a daemon
-without late interaction, since one with it judges a fused answer only where the late one is late. `settled_ms` is the
+without late interaction, since one with it judges a fused answer only where the late one is late. `stages_ms` is what
+each lane and stage takes by itself, over the same home in this process, after the daemon has gone. `settled_ms` is the
 client's own clock, from its call to the last message; `after_pause_ms` the same after a second of quiet. Jitter is
-measured from outside, as the delay of a `ping` beyond the median while the bulk worker indexes.
+measured from outside, as the delay of a `ping` beyond the median while the bulk worker indexes. It begins when every
+passage has its vector; vectors of facts, which come after those, may be missing still, and the table says how many
+there were.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from bench_corpus import corpus, default_data, queries, varied, write_notes
+from bench_stages import stage_times
 from bench_tools import keep, quantile, spread, table
 
 from recalld_client import Session
 from recalld_daemon.demo.private import PrivateDaemon, is_settled, private_daemon, progress_line
-from recalld_protocol.messages import Ping, Settled
+from recalld_protocol.messages import Ping, Settled, Status
 
 PROBES = 310
 PAUSED_PROBES = 40
@@ -40,27 +44,28 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=default_data(), help="where real text is (%(default)s)")
     parser.add_argument("--passages", default="10000,100000")
     parser.add_argument("--home", type=Path, help="keep indexed passages below this directory")
+    parser.add_argument("--encoder", default="default", help="as in the configuration (%(default)s)")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     texts = corpus(arguments.data)
     with tempfile.TemporaryDirectory() as scratch:
         base = arguments.home or Path(scratch)
         sizes = [int(size) for size in arguments.passages.split(",")]
-        results = {str(size): measure(size, texts, base / str(size)) for size in sizes}
+        results = {str(size): measure(size, texts, base / str(size), arguments.encoder) for size in sizes}
     print()
     table([["passages", *next(iter(results.values()))]] + [[size, *row.values()] for size, row in results.items()])
     keep(results, arguments.json)
 
 
-def measure(size: int, texts: list[str], base: Path) -> dict[str, Any]:
-    notes = base / "notes"
+def measure(size: int, texts: list[str], base: Path, encoder: str) -> dict[str, Any]:
+    notes, flags = base / "notes", ["--encoder", encoder]
     if not notes.is_dir():
         write_notes(varied(texts, size), notes)
     fresh = not (base / "home").is_dir()  # with nothing left to index there is no jitter to measure
-    with private_daemon([notes], base / "home") as daemon:
+    with private_daemon([notes], base / "home", flags) as daemon:
         delays = wait_and_ping(daemon, size) if fresh else []
     began = time.monotonic()
-    with private_daemon([notes], base / "home") as daemon:
+    with private_daemon([notes], base / "home", flags) as daemon:
         ready = time.monotonic() - began
         wait_and_ping(daemon, size)
         answering = time.monotonic() - began
@@ -68,14 +73,17 @@ def measure(size: int, texts: list[str], base: Path) -> dict[str, Any]:
         paused = race(daemon, queries(texts, PAUSED_PROBES, seed=5), pause_seconds=1.0)
         empty, one = boundaries(daemon, queries(texts, PROBES, seed=11))
         status = daemon.status()
-    with private_daemon([notes], base / "home", ["--no-late-interaction"]) as daemon:
+    with private_daemon([notes], base / "home", [*flags, "--no-late-interaction"]) as daemon:
         wait_and_ping(daemon, size)
         races["fused"] = race(daemon, queries(texts, PROBES))["fused"]
     assert status is not None
+    stages, facts = stage_times(base / "home", encoder, queries(texts, PROBES))
     middle = statistics.median(delays) if delays else 0.0
     return {
         "passages_indexed": status.topics["index"]["passages"],
         **{f"{stage}_ms": spread(times) for stage, times in races.items()},
+        "stages_ms": stages,
+        "fact_vectors": facts,
         "after_pause_ms": spread(paused["settled"]),
         "boundary_empty_us": spread(empty, 50, 99),
         "boundary_one_us": spread(one, 50, 99),
@@ -101,9 +109,18 @@ def wait_and_ping(daemon: PrivateDaemon, size: int) -> list[float]:
             status = daemon.status()
             if status is not None:
                 print(f"\r{size}: {progress_line(status)}  {last - began:.0f} s", end="", flush=True)
-                if is_settled(status) and status.topics["models"]["bulk_state"] == "ready":
+                if is_searchable(status) and status.topics["models"]["bulk_state"] == "ready":
                     print()
                     return delays
+
+
+def is_searchable(status: Status) -> bool:
+    """Whether every passage can be found by meaning; facts come after passages."""
+    index = status.topics["index"]
+    all_embedded = index.get("embedded") == index.get("passages") and index.get("files_done") == index.get(
+        "files_total"
+    )
+    return is_settled(status) or (status.topics["models"].get("state") == "ready" and bool(all_embedded))
 
 
 def race(daemon: PrivateDaemon, asked: list[str], pause_seconds: float = PAUSE_SECONDS) -> dict[str, list[float]]:

@@ -18,6 +18,7 @@ from recalld_daemon.recall.budget import UNBOUNDED, Budget
 from recalld_daemon.recall.types import (
     Answer,
     Candidate,
+    EncoderUnavailable,
     Hints,
     Lane,
     LaneHits,
@@ -154,6 +155,9 @@ class Stages:
         began = time.perf_counter()
         try:
             done = work()
+        except EncoderUnavailable as reason:  # the worker is late or gone: nothing is wrong here
+            self.notes.append(f"{name}: {reason}"[:NOTE_CHARS])
+            return None
         except Exception as error:
             logger.warning("recall: %s failed", name, exc_info=error)
             self.notes.append(f"{name}: {type(error).__name__}: {error}"[:NOTE_CHARS])
@@ -163,10 +167,15 @@ class Stages:
 
 
 def recall_now(
-    parts: Parts, query: Query, encoding: QueryEncoding | None, view: View, exclude: frozenset[int] = frozenset()
+    parts: Parts,
+    query: Query,
+    encoding: QueryEncoding | None,
+    view: View,
+    exclude: frozenset[int] = frozenset(),
+    budget: Budget = UNBOUNDED,
 ) -> Answer:
     """A whole recall in this thread, to its deepest answer: for benches and fitting, where nothing races."""
-    stages = Stages(parts, query, view, exclude, encoding=encoding)
+    stages = Stages(parts, query, view, exclude, budget, encoding)
     stages.hint()
     stages.ask(False)
     if encoding is not None:
