@@ -21,7 +21,7 @@ from bench_tools import keep, table
 from eval_pools import locomo
 from figures import means
 from house_recall import Setting
-from judging import answered, bench_options, convene, dismiss, encoders_of, judge
+from judging import answered, bench_options, convened, encoders_of, judge
 
 from recalld_daemon.recall.lanes.graph import GraphLane
 from recalld_daemon.recall.stages import Parts
@@ -37,18 +37,17 @@ SETTINGS: tuple[tuple[str, bool | None, tuple[str, ...]], ...] = (  # name, whet
 
 def main() -> None:
     options = bench_options(__doc__ or "", "a LoCoMo file, or the directory that holds it").parse_args()
-    courts = convene(locomo(options.data), encoders_of(options))
     results: dict[str, dict[str, Any]] = {}
-    for ranked in (False, True):
-        without = frozenset() if ranked else frozenset({"ranked"})
-        for name, walks, left_out in SETTINGS:
-            found = []
-            for court in courts:
-                setting = Setting(name, without | frozenset(left_out), _with_graph(court.house.memory, walks))
-                found += judge([court], setting)
-            row = means(answered(found))
-            results[f"{name}, {'ranked' if ranked else 'by hand'}"] = {key: row[key] for key in SHOWN}
-    dismiss(courts)
+    with convened(locomo(options.data), encoders_of(options)) as courts:
+        for ranked in (False, True):
+            without = frozenset() if ranked else frozenset({"ranked"})
+            for name, walks, left_out in SETTINGS:
+                found = []
+                for court in courts:
+                    setting = Setting(name, without | frozenset(left_out), _with_graph(court.house.memory, walks))
+                    found += judge([court], setting)
+                row = means(answered(found))
+                results[f"{name}, {'ranked' if ranked else 'by hand'}"] = {key: row[key] for key in SHOWN}
     table([["setting", *SHOWN]] + [[name, *(f"{row[key]:.3f}" for key in SHOWN)] for name, row in results.items()])
     keep(results, options.json)
 
