@@ -183,3 +183,10 @@ def test_the_stage_orders_its_head_and_leaves_the_rest_below() -> None:
     assert ranked[0].fused > ranked[1].fused > ranked[2].fused
     assert [candidate.ranked for candidate in found] == [None] * 3
     assert (ranked[0].late, ranked[1].lanes) == (0.4, {"dense": (2, 0.5)})
+
+
+def test_a_forest_that_tells_nothing_apart_leaves_the_order() -> None:
+    cards, scorers, found = talk()
+    ranking = Ranking(Gatherer(scorers, cards), forest_of(FEATURES, [{"v": 0.5}]))
+    ranked = ranking.deepen(ASKED, encoding(), found)
+    assert [candidate.passage for candidate in ranked] == [candidate.passage for candidate in found]

@@ -41,7 +41,7 @@ class Ranking:
             Candidate(c.passage, c.lanes, score, c.late, score, c.cross, c.focus)
             for c, score in zip(head, scores, strict=True)
         ]
-        ranked.sort(key=lambda c: (-c.fused, c.passage))
+        ranked.sort(key=lambda c: -c.fused)  # stable: where it can't tell them apart, the order before it stands
         below = ranked[-1].fused
         rest = [
             Candidate(c.passage, c.lanes, below - place, c.late, None, c.cross, c.focus)
