@@ -18,6 +18,7 @@ from recalld_daemon.ranking.sheet import Gatherer
 from recalld_daemon.recall.hints import HintReader
 from recalld_daemon.recall.lanes.entity import EntityLane
 from recalld_daemon.recall.lanes.facts import FactLane, FactWordsLane
+from recalld_daemon.recall.lanes.graph import GraphLane
 from recalld_daemon.recall.lanes.lexical import LexicalLane
 from recalld_daemon.recall.lanes.neighbours import NeighbourLane
 from recalld_daemon.recall.lanes.speakers import SpeakerLane
@@ -33,11 +34,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the configuration says about stages. cross: the cross-encoder's stage, where there is one."""
+    """What the configuration says about stages.
+
+    cross: the cross-encoder's stage, where there is one. more_lanes: of "subjects" and "graph", which are on: they won
+    nothing where they were measured (docs/benchmarks.md), and cost 2 ms.
+    """
 
     late_interaction: bool = True
     ranker: bool = True
     cross: Deepener | None = None
+    more_lanes: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ()
     agent_names: tuple[str, ...] = ()
 
@@ -54,12 +60,15 @@ def parts_of(
         deepeners += [LateInteraction(index)] if wishes.late_interaction else []
     if catalogue is not None and extracts is not None:
         lanes += extracted_lanes(reader, catalogue, extracts, lanes, index is not None)
+        lanes += [SubjectLane(extracts.subjects)] if index is not None and "subjects" in wishes.more_lanes else []
     spreading: list[SpreadingLane] = []
     hints = None
     if catalogue is not None:
         subjects = None if extracts is None else extracts.subjects
         hints = HintReader(catalogue.cards, subjects, wishes.user_names, wishes.agent_names)
         spreading = [SpeakerLane(catalogue.cards), NeighbourLane(catalogue.cards)]
+        if extracts is not None and "graph" in wishes.more_lanes:
+            spreading.append(GraphLane(extracts.subjects))
         forest = _forest() if wishes.ranker and index is not None else None
         if forest is not None:
             deepeners.append(Ranking(gatherer_of(lanes, catalogue), forest))
@@ -74,7 +83,7 @@ def extracted_lanes(
     """The lanes over what was extracted at ingest; those that compare vectors only where there are some."""
     found: list[Lane] = [FactWordsLane(extracts.facts), TemporalLane(extracts.whens)]
     if encoded:
-        found += [FactLane(extracts.facts), SubjectLane(extracts.subjects)]
+        found.append(FactLane(extracts.facts))
     entity = EntityLane(extracts.subjects, catalogue.cards, extracts.whens, scorers_of(lanes), reader)
     return [*found, entity]
 

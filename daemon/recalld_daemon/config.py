@@ -45,6 +45,8 @@ class Config:
     user_names: tuple[str, ...] = ()
     agent_names: tuple[str, ...] = ()
     late_interaction: bool = True
+    ranker: bool = True
+    more_lanes: tuple[str, ...] = ()
     cross_encoder_ms: float = 15.0
     inject: bool = True
     heartbeat_seconds: float = 5.0
@@ -71,6 +73,10 @@ def one_of(*choices: str) -> Check:
 
 def _text_list(value: Any) -> str | None:
     return None if all(isinstance(item, str) and item for item in value) else "must be a list of non-empty strings"
+
+
+def _lane_list(value: Any) -> str | None:
+    return None if all(item in ("subjects", "graph") for item in value) else 'may hold "subjects" and "graph"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +126,11 @@ KEYS: tuple[Key, ...] = (
         _text_list),
     Key("recall", "late_interaction", "late_interaction", bool, "",
         "Re-rank the best 100 passages token by token. Off: fusion answers alone."),
+    Key("recall", "ranker", "ranker", bool, "",
+        "Order the best 100 by the learned ranker. Off: by hand-set weights."),
+    Key("recall", "more_lanes", "more_lanes", list, "names",
+        'Lanes that are off: "subjects" (what is about the same as the query), "graph" (one hop further).',
+        _lane_list),
     Key("recall", "cross_encoder_ms", "cross_encoder_ms", float, "milliseconds",
         "The cross-encoder scores as many of the best passages as it can in this time.", between(1, 5000)),
     Key("recall", "threshold_shift", "threshold_shift", float, "log-odds",

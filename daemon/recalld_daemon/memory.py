@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -71,7 +71,7 @@ class Memory:
     ingest: Ingest | None = None
     backlog: int = 0  # passages without vectors, as last counted
     opening: str = ""  # what the index is doing before it is open
-    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # what the user, and the agent, are called
+    wishes: Wishes = Wishes()  # noqa: RUF009 - frozen; what the configuration says of lanes, stages and names
     cross_seconds: float = 0.0  # what the cross-encoder may take; 0: there is none
     _recaller: Recaller | None = None
     _indexed: trio.Event = field(default_factory=trio.Event)  # a file brought passages, of a new scope perhaps
@@ -94,11 +94,7 @@ class Memory:
     def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
         """The cascade over what is open now."""
         if self._recaller is None:
-            user_names, agent_names = self.names
-            wishes = Wishes(
-                late_interaction=late_interaction, cross=self._cross(live), user_names=user_names,
-                agent_names=agent_names,
-            )  # fmt: skip
+            wishes = replace(self.wishes, late_interaction=late_interaction, cross=self._cross(live))
             parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
             self._recaller = Recaller(live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints)
         return self._recaller
@@ -129,7 +125,10 @@ class Memory:
         rescoped: Callable[[], None],
     ) -> None:
         """Index and follow the files, open the index when the encoder is known, save it now and then."""
-        self.names = config.user_names, config.agent_names
+        self.wishes = Wishes(
+            ranker=config.ranker, more_lanes=config.more_lanes, user_names=config.user_names,
+            agent_names=config.agent_names,
+        )  # fmt: skip
         self.cross_seconds = 0.0 if config.cross_encoder == "none" else config.cross_encoder_ms / 1000.0
         self.ingest = Ingest(
             roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,

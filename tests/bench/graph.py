@@ -2,9 +2,9 @@
 
     python tests/bench/graph.py --data FILE_OR_DIR [--json FILE]
 
-Four settings on LoCoMo's conversations: the package as it is, with one hop over subject links as a spreading lane,
-with personalised PageRank in its place, and without the subject lane. Each with the hand-weighted order alone and with
-the shipped ranker behind it. A lane that does not win here stays off.
+Four settings on LoCoMo's conversations: the package as it is, with the subject lane, with one hop over subject links as
+a spreading lane, and with personalised PageRank in its place. Each with the hand-weighted order alone and with the
+shipped ranker behind it. A lane that does not win here stays off.
 """
 
 from __future__ import annotations
@@ -24,15 +24,11 @@ from house_recall import Setting
 from judging import answered, bench_options, convened, encoders_of, judge
 
 from recalld_daemon.recall.lanes.graph import GraphLane
+from recalld_daemon.recall.lanes.subjects import SubjectLane
 from recalld_daemon.recall.stages import Parts
 
 SHOWN = ("r10", "r20", "hit1", "mrr")
-SETTINGS: tuple[tuple[str, bool | None, tuple[str, ...]], ...] = (  # name, whether the graph lane walks, left out
-    ("as it is", None, ()),
-    ("one hop", False, ()),
-    ("PageRank", True, ()),
-    ("no subjects", None, ("subjects",)),
-)
+SETTINGS = ("as it is", "subjects", "one hop", "PageRank")
 
 
 def main() -> None:
@@ -41,21 +37,24 @@ def main() -> None:
     with convened(locomo(options.data), encoders_of(options)) as courts:
         for ranked in (False, True):
             without = frozenset() if ranked else frozenset({"ranked"})
-            for name, walks, left_out in SETTINGS:
+            for name in SETTINGS:
                 found = []
                 for court in courts:
-                    setting = Setting(name, without | frozenset(left_out), _with_graph(court.house.memory, walks))
-                    found += judge([court], setting)
+                    found += judge([court], Setting(name, without, _with(name, court.house.memory)))
                 row = means(answered(found))
                 results[f"{name}, {'ranked' if ranked else 'by hand'}"] = {key: row[key] for key in SHOWN}
     table([["setting", *SHOWN]] + [[name, *(f"{row[key]:.3f}" for key in SHOWN)] for name, row in results.items()])
     keep(results, options.json)
 
 
-def _with_graph(memory: Any, walks: bool | None) -> Callable[[Parts], Parts]:
-    if walks is None:
-        return lambda parts: parts
-    return lambda parts: replace(parts, spreading=[*parts.spreading, GraphLane(memory.extracts.subjects, walks)])
+def _with(name: str, memory: Any) -> Callable[[Parts], Parts]:
+    """What a setting adds to the package's parts."""
+    subjects = memory.extracts.subjects
+    if name == "subjects":
+        return lambda parts: replace(parts, lanes=[*parts.lanes, SubjectLane(subjects)])
+    if name in ("one hop", "PageRank"):
+        return lambda parts: replace(parts, spreading=[*parts.spreading, GraphLane(subjects, name == "PageRank")])
+    return lambda parts: parts
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from recalld_daemon.ranking.forest import Forest, read_forest
 from recalld_daemon.ranking.sheet import Gatherer
 from recalld_daemon.recall.types import Candidate, Query, QueryEncoding, Stage
 
-RANK_LIMIT = 150  # candidates that are ranked; the rest keep their order below them
+RANK_LIMIT = 100  # candidates that are ranked; the rest keep their order below them
 SHIPPED = "ranker.json"
 
 
