@@ -74,7 +74,8 @@ def parts_of(
             deepeners.append(Ranking(gatherer_of(lanes, catalogue), forest))
     if wishes.cross is not None:
         deepeners.append(wishes.cross)
-    return Parts(lanes, deepeners, spreading, hints)
+    within = None if extracts is None else TemporalLane(extracts.whens).within
+    return Parts(lanes, deepeners, spreading, hints, within)
 
 
 def extracted_lanes(

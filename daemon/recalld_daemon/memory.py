@@ -96,7 +96,9 @@ class Memory:
         if self._recaller is None:
             wishes = replace(self.wishes, late_interaction=late_interaction, cross=self._cross(live))
             parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
-            self._recaller = Recaller(live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints)
+            self._recaller = Recaller(
+                live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints, within=parts.within
+            )
         return self._recaller
 
     def _cross(self, live: LiveWorker) -> Deepener | None:

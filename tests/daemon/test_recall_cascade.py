@@ -27,6 +27,7 @@ from recalld_daemon.recall.types import (
     QueryEncoding,
     Stage,
     View,
+    When,
 )
 
 ASKED = Query(text="how is the ledger deployed", terms=("ledger", "deployed"), key="k")
@@ -310,3 +311,17 @@ def test_hints_that_fail_cost_themselves_only() -> None:
     answer = recall_now(Parts([dense(), lexical()], (), (), broken), ASKED, encoding(), View())
     assert answer.notes == ("hints: KeyError: 'no such speaker'",)
     assert len(answer.candidates) == 4
+
+
+def test_what_the_query_itself_leaves_out_is_left_out_unless_nothing_stays() -> None:
+    since = Hints(whens=(When(1.0, float("inf"), "span", "since May"),))
+
+    def run_within(stays: frozenset[int]) -> set[int]:
+        within = lambda query, ids: np.isin(ids, list(stays))  # noqa: E731
+        parts = Parts([dense(), lexical()], (), (), lambda query, view: since, within)
+        return set(order(recall_now(parts, ASKED, encoding(), View())))
+
+    assert run_within(frozenset({2, 3})) == {2, 3}
+    assert run_within(frozenset()) == {1, 2, 3, 4}
+    parts = Parts([dense(), lexical()], (), (), None, lambda query, ids: np.zeros(len(ids), np.bool_))
+    assert set(order(recall_now(parts, ASKED, encoding(), View()))) == {1, 2, 3, 4}  # no time is named

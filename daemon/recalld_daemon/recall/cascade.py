@@ -19,7 +19,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import trio
+from numpy.typing import NDArray
 
 from recalld_daemon.recall.budget import UNBOUNDED, Budget
 from recalld_daemon.recall.stages import NOTE_CHARS, Deepener, Parts, Stages
@@ -27,6 +29,7 @@ from recalld_daemon.recall.types import (
     Answer,
     EncoderUnavailable,
     Hints,
+    Int64,
     Lane,
     Query,
     QueryEncoder,
@@ -54,9 +57,10 @@ class Recaller:
         patience_seconds: float = PATIENCE_SECONDS,
         spreading: Sequence[SpreadingLane] = (),
         hints: Callable[[Query, View], Hints] | None = None,
+        within: Callable[[Query, Int64], NDArray[np.bool_]] | None = None,
     ) -> None:
         self.encoder = encoder
-        self.parts = Parts(lanes, deepeners, spreading, hints)
+        self.parts = Parts(lanes, deepeners, spreading, hints, within)
         self.patience_seconds = patience_seconds
         self.limiter = trio.CapacityLimiter(THREADS)
         self.beside = trio.CapacityLimiter(THREADS)

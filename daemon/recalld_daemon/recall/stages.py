@@ -13,6 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from recalld_daemon.recall import fusion, late
 from recalld_daemon.recall.budget import UNBOUNDED, Budget
 from recalld_daemon.recall.types import (
@@ -20,6 +23,7 @@ from recalld_daemon.recall.types import (
     Candidate,
     EncoderUnavailable,
     Hints,
+    Int64,
     Lane,
     LaneHits,
     Query,
@@ -68,12 +72,17 @@ class LateInteraction:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a recall is made of. `hints` reads a query against what the memory knows; None: queries stay as they are."""
+    """What a recall is made of.
+
+    `hints` reads a query against what the memory knows; None: queries stay as they are. `within` says which passages a
+    query's own words ("since May") leave in; None: all.
+    """
 
     lanes: Sequence[Lane]
     deepeners: Sequence[Deepener] = ()
     spreading: Sequence[SpreadingLane] = ()
     hints: Callable[[Query, View], Hints] | None = None
+    within: Callable[[Query, Int64], NDArray[np.bool_]] | None = None
 
     def without(self, name: str) -> Parts:
         """The same without the lane or deepener of this name: for ablations."""
@@ -133,7 +142,17 @@ class Stages:
             hits = self.guarded(lane.name, partial(lane.spread, self.query, candidates, self.view, fusion.LANE_LIMIT))
             if hits is not None:
                 more[lane.name] = hits
-        return fusion.fuse(in_order | more, self.exclude) if more else candidates
+        return self._within(fusion.fuse(in_order | more, self.exclude) if more else candidates)
+
+    def _within(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Without what the query itself leaves out; all of them where that would leave nothing."""
+        if self.parts.within is None or not self.query.hints.whens or not candidates:
+            return candidates
+        ids = np.array([candidate.passage for candidate in candidates], np.int64)
+        allowed = self.guarded("within", partial(self.parts.within, self.query, ids))
+        if allowed is None or not allowed.any():
+            return candidates
+        return [candidate for candidate, stays in zip(candidates, allowed.tolist(), strict=True) if stays]
 
     def answer(self, stage: Stage, candidates: Sequence[Candidate], *more: str, final: bool = False) -> Answer:
         return Answer(stage, candidates, self.elapsed_ms, (*self.notes, *more), final)
