@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from recalld_daemon.index import Catalogue, DenseLane, FaissIndex
 from recalld_daemon.index.extracts import Extracts
+from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.ranking.forest import Forest, ForestError
 from recalld_daemon.ranking.ranker import Ranking, shipped
 from recalld_daemon.ranking.sheet import Gatherer
@@ -37,7 +38,8 @@ class Wishes:
     """What the configuration says about stages.
 
     cross: the cross-encoder's stage, where there is one. more_lanes: of "subjects" and "graph", which are on: they won
-    nothing where they were measured (docs/benchmarks.md), and cost 2 ms.
+    nothing where they were measured (docs/benchmarks.md), and cost 2 ms. learned: the version that is live; its f_Q is
+    applied by who encodes (`recall.adapted`).
     """
 
     late_interaction: bool = True
@@ -46,6 +48,7 @@ class Wishes:
     more_lanes: tuple[str, ...] = ()
     user_names: tuple[str, ...] = ()
     agent_names: tuple[str, ...] = ()
+    learned: Learned = PLAIN
 
 
 def parts_of(
@@ -69,7 +72,7 @@ def parts_of(
         spreading = [SpeakerLane(catalogue.cards), NeighbourLane(catalogue.cards)]
         if extracts is not None and "graph" in wishes.more_lanes:
             spreading.append(GraphLane(extracts.subjects))
-        forest = _forest() if wishes.ranker and index is not None else None
+        forest = (wishes.learned.ranker or _forest()) if wishes.ranker and index is not None else None
         if forest is not None:
             deepeners.append(Ranking(gatherer_of(lanes, catalogue), forest))
     if wishes.cross is not None:

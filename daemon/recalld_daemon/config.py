@@ -49,6 +49,11 @@ class Config:
     more_lanes: tuple[str, ...] = ()
     cross_encoder_ms: float = 15.0
     inject: bool = True
+    online: bool = True
+    withheld_share: float = 0.03
+    observed_boundaries: int = 4
+    least_queries: int = 200
+    keep_versions: int = 3
     heartbeat_seconds: float = 5.0
     session_idle_seconds: float = 14_400.0
     max_sessions: int = 256
@@ -149,6 +154,18 @@ KEYS: tuple[Key, ...] = (
         "A late snippet is dropped when so many boundaries have passed since its own.", between(0, 20)),
     Key("recall", "inject", "inject", bool, "",
         "false: watch and learn, say nothing."),
+    Key("learning", "online", "online", bool, "",
+        "Let the query adapter take a small step after each snippet that helped. Off: only the nightly cycle learns."),
+    Key("learning", "withheld_share", "withheld_share", float, "share",
+        "Of the snippets that pass the gate, the share that is withheld at random, to learn what showing is worth. "
+        "0: none.", between(0, 0.5)),
+    Key("learning", "observed_boundaries", "observed_boundaries", int, "boundaries",
+        "For so many boundaries after a snippet was shown, what the agent does tells whether it was used.",
+        between(1, 50)),
+    Key("learning", "least_queries", "least_queries", int, "queries",
+        "With fewer distinct queries that have an answer, the nightly cycle trains nothing.", between(20, 100_000)),
+    Key("learning", "keep_versions", "keep_versions", int, "versions",
+        "How many versions of what was learned are kept, to go back to.", between(1, 100)),
     Key("daemon", "heartbeat_seconds", "heartbeat_seconds", float, "seconds",
         "How often a quiet client is asked for a sign of life.", between(0.1, 600)),
     Key("daemon", "session_idle_seconds", "session_idle_seconds", float, "seconds",

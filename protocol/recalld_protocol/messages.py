@@ -27,7 +27,7 @@ ArgsText = Annotated[str, Meta(max_length=8_192)]  # a tool call's arguments, re
 HeadText = Annotated[str, Meta(max_length=2_048)]  # the head of a tool's result
 Count = Annotated[int, Meta(ge=0, le=2**53)]  # every JSON reader holds these exactly
 Moment = Annotated[float, Meta(ge=0, le=1e11)]  # epoch seconds; bounded, since NaN passes every `written < as_of`
-Verdict = Literal["good", "bad", "used", "ignored"]
+Verdict = Literal["good", "bad", "acted", "used", "ignored"]
 Stage = Literal["none", "fused", "late", "full"]  # how deep into the cascade an answer went
 Outcome = Literal["ready", "silent", "failed", "repeat", "merged", "stale"]
 ProblemCode = Literal["version", "unknown_kind", "malformed", "limit", "unknown_session", "not_found", "busy", "failed"]
@@ -185,6 +185,30 @@ class WhyAsk(Message, frozen=True, kw_only=True, tag="why_ask"):
     """Why was this shown, or why was nothing? `target` is an impression's or a recall's id."""
 
     target: ShortText
+
+
+class VersionsAsk(Message, frozen=True, kw_only=True, tag="versions_ask"):
+    """Which versions of what was learned are there? Answered by `versions`."""
+
+
+class Activate(Message, frozen=True, kw_only=True, tag="activate"):
+    """Search by this version from now on: a newly learned one, or an older one again. Answered by `activated`."""
+
+    version: Count
+
+
+class TrainAsk(Message, frozen=True, kw_only=True, tag="train_ask"):
+    """Give a person something to judge: a query with candidates. Answered by `training`.
+
+    Empty `query`: the daemon picks a past one, none of `skip` (recalls' ids). Answers come as `feedback`, by the
+    candidates' ids.
+    """
+
+    query: Text = ""
+    cwd: PathText = ""
+    all_scopes: bool = False
+    limit: Annotated[int, Meta(ge=1, le=10)] = 5
+    skip: Annotated[list[ShortText], Meta(max_length=1000)] = field(default_factory=list)
 
 
 # ---------------------------------------------------------------- daemon -> agent
@@ -351,6 +375,43 @@ class Why(Message, frozen=True, kw_only=True, tag="why"):
     candidates: Annotated[list[WhyCandidate], Meta(max_length=20)] = field(default_factory=list)
 
 
+class VersionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of what was learned; 0 is plain search."""
+
+    version: Count
+    live: bool = False
+    created_at: float = 0.0  # epoch seconds
+    why: LineText = ""  # what is learned in it, e.g. "f_Q + ranker"
+    vectors: Count = 0  # the version whose vectors it searches
+    drift: float = 0.0  # mean distance of its keys from those of the last re-projection
+    metrics: Topic = field(default_factory=dict)  # on held-out pairs, when it was promoted
+    w2: float = 0.0  # |W2| of f_Q
+    b2: float = 0.0  # |b2| of f_Q
+    bytes: Count = 0  # on disk
+
+
+class Versions(Message, frozen=True, kw_only=True, tag="versions"):
+    """Answers `versions_ask`, oldest first."""
+
+    versions: Annotated[list[VersionRow], Meta(max_length=100)] = field(default_factory=list)
+
+
+class Activated(Message, frozen=True, kw_only=True, tag="activated"):
+    """Answers `activate`: recalls go by this version now."""
+
+    version: Count
+    ms: float = 0.0  # that it took
+
+
+class Training(Message, frozen=True, kw_only=True, tag="training"):
+    """Answers `train_ask`: what a person may judge. No candidates: there is nothing left to ask."""
+
+    recall: ShortText = ""
+    query: Text = ""
+    cause: LineText = ""  # where the query comes from, e.g. "turn 3: ..."
+    candidates: Annotated[list[Snippet], Meta(max_length=10)] = field(default_factory=list)
+
+
 class Event(Message, frozen=True, kw_only=True, tag="event"):
     """What the PUB socket carries, for `recallctl tail`. `seq` grows by one each: a gap tells what was missed."""
 
@@ -362,10 +423,10 @@ class Event(Message, frozen=True, kw_only=True, tag="event"):
 
 FromAgent = (
     Hello | Turn | Said | ToolStarted | ToolEnded | Boundary | Outbox | Feedback | Compacted | Bye
-    | Ping | Remember | Search | Pack | StatusAsk | SessionsAsk | WhyAsk
+    | Ping | Remember | Search | Pack | StatusAsk | SessionsAsk | WhyAsk | VersionsAsk | Activate | TrainAsk
 )  # fmt: skip
 FromDaemon = (
     Welcome | Problem | Inject | Settled | Injections | Acked
-    | Pong | Remembered | Hits | Packed | Status | Sessions | Why
+    | Pong | Remembered | Hits | Packed | Status | Sessions | Why | Versions | Activated | Training
 )  # fmt: skip
 AnyMessage = FromAgent | FromDaemon | Event

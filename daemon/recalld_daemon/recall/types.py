@@ -90,10 +90,17 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class QueryEncoding:
-    """vector: (d,) unit length, in the live snapshot's space. tokens: (Tq, t) unit rows, projected like the index's."""
+    """vector: (d,) unit length, in the live snapshot's space. tokens: (Tq, t) unit rows, projected like the index's.
+    plain: (d,) what the encoder said, where f_Q made `vector` of it; None: it is `vector`."""
 
     vector: Float32
     tokens: Float32
+    plain: Float32 | None = None
+
+    @property
+    def frozen(self) -> Float32:
+        """(d,) the encoder's own vector: what is learned from."""
+        return self.vector if self.plain is None else self.plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 
 SourceState = Literal["ok", "failed", "indexing"]
-Outcome = Literal["won", "slipped", "withheld"]
+Outcome = Literal["won", "slipped", "withheld", "asked"]
+Artefact = Literal["query", "key", "value", "usefulness", "ranker"]
+FROZEN = 0  # the snapshot of the encoder's own vectors, in which nothing is learned
 
 NO_STAT = (0, 0, 0)  # size in bytes, mtime in ns, inode of a source that has none
 
@@ -111,7 +113,8 @@ class RecallRecord:
 
 @dataclass(frozen=True, slots=True)
 class ImpressionRecord:
-    """A snippet that was shown, or would have been but for a gate of the session (`withheld`)."""
+    """A snippet that was shown; that was withheld at random, to know what showing is worth; or that a person was asked
+    about (`recallctl train`). propensity: the chance with which what passed the gate was treated so."""
 
     id: str
     recall: str
@@ -128,6 +131,7 @@ class ImpressionRecord:
     outcome: Outcome
     boundary: int
     shown_at: float  # epoch seconds
+    propensity: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,70 @@ class FeedbackRecord:
     impression: str
     verdict: str
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRecord:
+    """An impression with the query it answered and all verdicts on it: what learning is made from.
+
+    query: its text, as the encoder gets it; scope: its session's; verdicts: distinct, in the order they came.
+    """
+
+    impression: str
+    recall: str
+    session: str
+    scope: int
+    query: str
+    asked_at: float  # epoch seconds: the recall's
+    passage: int
+    rank: int  # from 1
+    probability: float
+    outcome: Outcome
+    propensity: float
+    shown_at: float
+    verdicts: tuple[str, ...] = ()
+    judged_at: float = 0.0  # of the last verdict; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """A snapshot as `recallctl versions` lists it. metrics: JSON; size: bytes of its artefacts and own vectors."""
+
+    encoder: int
+    version: int
+    created_at: float
+    live: bool
+    vectors: int  # the snapshot whose vectors it searches
+    state: Literal["building", "ready"]
+    why: str
+    metrics: str
+    drift: float
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecord:
+    """A learner's state. key: every setting that shaped it; another key must not resume it."""
+
+    name: str
+    encoder: int
+    key: str
+    data: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """One run of the sleep cycle. ended_at None: under way, or interrupted. report: JSON."""
+
+    id: int
+    encoder: int
+    began_at: float
+    ended_at: float | None
+    phase: str
+    key: str
+    version: int | None
+    report: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,9 @@ class VectorWrites(Transactions):
         """Declare which vectors are searched; the last ones stay until `drop_snapshot`, so this can be taken back."""
         with self.transaction():
             self._run("UPDATE snapshots SET live = 0 WHERE live = 1")
-            sql = "UPDATE snapshots SET live = 1 WHERE encoder = ? AND version = ?"
+            sql = "UPDATE snapshots SET live = 1 WHERE encoder = ? AND version = ? AND state = 'ready'"
             if not self._run(sql, (encoder, snapshot)).rowcount:
-                raise StoreError(f"{self.path}: encoder {encoder} has no snapshot {snapshot}: add it first")
+                raise StoreError(f"{self.path}: encoder {encoder} has no finished snapshot {snapshot}: add it first")
             self._changed = True
 
     def drop_snapshot(self, encoder: int, snapshot: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from recalld_daemon.store.errors import NewerSchema, StoreCorrupt
 
-from . import m001_initial, m002_extraction
+from . import m001_initial, m002_extraction, m003_learning
 
-MIGRATIONS: tuple[str, ...] = (m001_initial.SQL, m002_extraction.SQL)
+MIGRATIONS: tuple[str, ...] = (m001_initial.SQL, m002_extraction.SQL, m003_learning.SQL)
 VERSION = len(MIGRATIONS)
 APPLICATION_ID = 0x72636C64  # "rcld", in the file's header: tells ours from any other SQLite database
 

@@ -1,0 +1,111 @@
+"""Reads of what learning needs and made: judged impressions, plain vectors, versions, artefacts, states, cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from recalld_daemon.recall.types import Float32, Int64
+from recalld_daemon.store.reads import Reads
+from recalld_daemon.store.rows import Artefact, CycleRecord, JudgedRecord, StateRecord, VersionRecord
+
+_JUDGED = """SELECT i.id, i.recall, i.session, coalesce(s.scope, 1), r.query, r.at, i.passage, i.rank, i.probability,
+    i.outcome, i.propensity, i.shown_at,
+    (SELECT group_concat(verdict) FROM (SELECT DISTINCT verdict FROM feedback WHERE impression = i.id ORDER BY id)),
+    coalesce((SELECT max(at) FROM feedback WHERE impression = i.id), 0.0)
+    FROM impressions i JOIN recalls r ON r.id = i.recall LEFT JOIN sessions s ON s.id = r.session
+    WHERE {where} ORDER BY i.shown_at, i.id"""
+_VERSION = """SELECT n.encoder, n.version, n.created_at, n.live, n.vectors, n.state, n.why, n.metrics, n.drift,
+    (SELECT coalesce(sum(length(data)), 0) FROM artefacts a WHERE a.encoder = n.encoder AND a.version = n.version) +
+    iif(n.version > 0, (SELECT coalesce(sum(length(vector)), 0) FROM vectors v
+      WHERE v.encoder = n.encoder AND v.snapshot = n.version), 0)
+    FROM snapshots n WHERE n.encoder = ? ORDER BY n.version"""
+_WALK = """SELECT hash, vector FROM vectors INDEXED BY vectors_hash
+    WHERE hash > ? AND encoder = ? AND snapshot = ? ORDER BY hash LIMIT ?"""
+_PER_STATEMENT = 500
+
+
+class LearningReads(Reads):
+    """The part of the reader that knows what is learned, and from what."""
+
+    def judged(self, since: float = 0.0) -> list[JudgedRecord]:
+        """Every impression shown, withheld or asked about since then, with its verdicts, oldest first."""
+        rows = self._all(_JUDGED.format(where="i.shown_at >= ?"), (since,))
+        return [_judged_of(row) for row in rows]
+
+    def judged_of(self, recall: str) -> list[JudgedRecord]:
+        """Those of one recall."""
+        return [_judged_of(row) for row in self._all(_JUDGED.format(where="i.recall = ?"), (recall,))]
+
+    def plain_vectors(self, ids: Sequence[int], encoder: int, snapshot: int = 0) -> tuple[Int64, Float32]:
+        """(ids, (n, d) float32) of the passages that have vectors in this snapshot; in no order."""
+        found: list[tuple[int, bytes]] = []
+        distinct = list(dict.fromkeys(map(int, ids)))
+        for at in range(0, len(distinct), _PER_STATEMENT):
+            batch = distinct[at : at + _PER_STATEMENT]
+            marks = ",".join("?" * len(batch))
+            sql = f"""SELECT p.id, v.vector FROM passages p JOIN vectors v ON v.hash = p.hash
+                WHERE v.encoder = ? AND v.snapshot = ? AND p.id IN ({marks})"""
+            found += self._all(sql, (encoder, snapshot, *batch))
+        return np.array([id for id, _ in found], np.int64), rows_of([vector for _, vector in found])
+
+    def walk_vectors(
+        self, encoder: int, snapshot: int = 0, size: int = 4_096, after: bytes = b""
+    ) -> Iterator[tuple[list[bytes], Float32]]:
+        """(hashes, (n, d) float32) of everything that has a vector, facts and names too, by rising hash."""
+        while rows := self._all(_WALK, (after, encoder, snapshot, size)):
+            after = rows[-1][0]
+            yield [hash for hash, _ in rows], rows_of([vector for _, vector in rows])
+
+    def count_vectors(self, encoder: int, snapshot: int = 0) -> int:
+        sql = "SELECT count(*) FROM vectors INDEXED BY vectors_snapshot WHERE encoder = ? AND snapshot = ?"
+        return int(self._all(sql, (encoder, snapshot))[0][0])
+
+    def unprojected(self, encoder: int, snapshot: int, limit: int) -> tuple[list[bytes], Float32]:
+        """(hashes, (n, d) float32 frozen vectors) of texts that this snapshot has no vectors of yet."""
+        sql = """SELECT v.hash, v.vector FROM vectors v INDEXED BY vectors_snapshot
+            WHERE v.encoder = ? AND v.snapshot = 0 AND NOT EXISTS
+              (SELECT 1 FROM vectors o WHERE o.hash = v.hash AND o.encoder = v.encoder AND o.snapshot = ?) LIMIT ?"""
+        rows = self._all(sql, (encoder, snapshot, limit))
+        return [hash for hash, _ in rows], rows_of([vector for _, vector in rows])
+
+    def versions(self, encoder: int) -> list[VersionRecord]:
+        """All of an encoder's, oldest first; 0 is the frozen one."""
+        return [
+            VersionRecord(encoder, version, at, bool(live), *rest)
+            for encoder, version, at, live, *rest in self._all(_VERSION, (encoder,))
+        ]
+
+    def version(self, encoder: int, version: int) -> VersionRecord | None:
+        return next((record for record in self.versions(encoder) if record.version == version), None)
+
+    def artefact(self, encoder: int, version: int, name: Artefact) -> tuple[str, bytes] | None:
+        """(key, data), where the version has one of this name."""
+        sql = "SELECT key, data FROM artefacts WHERE encoder = ? AND version = ? AND name = ?"
+        rows = self._all(sql, (encoder, version, name))
+        return (str(rows[0][0]), bytes(rows[0][1])) if rows else None
+
+    def learning_state(self, name: str, encoder: int) -> StateRecord | None:
+        sql = "SELECT name, encoder, key, data, at FROM learning_states WHERE name = ? AND encoder = ?"
+        rows = self._all(sql, (name, encoder))
+        return StateRecord(*rows[0]) if rows else None
+
+    def cycles(self, limit: int = 20) -> list[CycleRecord]:
+        """The sleep cycles, newest first."""
+        sql = """SELECT id, encoder, began_at, ended_at, phase, key, version, report FROM cycles
+            ORDER BY id DESC LIMIT ?"""
+        return [CycleRecord(*row) for row in self._all(sql, (limit,))]
+
+
+def _judged_of(row: Any) -> JudgedRecord:
+    verdicts = tuple(str(row[-2]).split(",")) if row[-2] else ()
+    fields: list[Any] = [*row[:-2], verdicts, row[-1]]
+    return JudgedRecord(*fields)
+
+
+def rows_of(vectors: Sequence[bytes]) -> Float32:
+    """(n, d) float32 of n float16 vectors as bytes; (0, 0) of none."""
+    rows = np.frombuffer(b"".join(vectors), "<f2").reshape(len(vectors), -1 if vectors else 0)
+    return rows.astype(np.float32)
