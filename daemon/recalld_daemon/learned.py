@@ -1,6 +1,6 @@
 """What is learned, as the running daemon uses it: one version's artefacts, read once and checked.
 
-A version is whole in the store or not at all; still, an artefact that can't be used here (another encoder's width, other
+A version is whole in the store or not at all; still, an artefact that can't be used here (another width, other
 ranker features) costs itself only: it is logged and left out, and plain search, or the shipped ranker, stands in.
 """
 
