@@ -21,13 +21,20 @@ from recalld_protocol.messages import (
     Message,
     SessionRow,
     Snippet,
+    VersionRow,
     WhyCandidate,
 )
 
 README = Path(__file__).parents[2] / "protocol" / "README.md"
 GOLDEN = Path(__file__).parents[1] / "protocol" / "golden"
 MESSAGES: dict[str, type[Message]] = {str(cls.__struct_config__.tag): cls for cls in get_args(AnyMessage)}
-PARTS = {"snippet": Snippet, "hit": Hit, "session_row": SessionRow, "why_candidate": WhyCandidate}
+PARTS = {
+    "snippet": Snippet,
+    "hit": Hit,
+    "session_row": SessionRow,
+    "why_candidate": WhyCandidate,
+    "version_row": VersionRow,
+}
 DIRECTIONS = {"agent": get_args(FromAgent), "daemon": get_args(FromDaemon), "events": (Event,)}
 COMMON = ("session", "id", "re")
 Row = tuple[str, str, str]  # a field's name, type and default, as the README writes them
