@@ -13,7 +13,7 @@ been used, so a log flatters the version that made it. Hence a challenger must w
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -120,7 +120,7 @@ def places_of(reader: Reader, passages: Sequence[int]) -> dict[int, Place]:
     found: dict[int, Place] = {}
     for first in range(0, len(ids), BATCH):
         rows = reader.moments_of(ids[first : first + BATCH])
-        columns = zip(rows.passages.tolist(), rows.scopes.tolist(), rows.written_at.tolist(), strict=True)
+        columns = zip(rows.ids.tolist(), rows.scopes.tolist(), rows.written_at.tolist(), strict=True)
         found.update((id, Place(scope, at)) for id, scope, at in columns)
     return found
 
@@ -144,16 +144,11 @@ def log_of(records: Sequence[JudgedRecord], places: Mapping[int, Place]) -> Log:
             questions.append(Question(*base, gold, weight_of(own, gold)))
         elif not any(labels.values()):  # what helped may be gone: that is no question without an answer
             unanswered.append(asked)
-    shown = [
-        (record, label) for record in records if record.outcome in SHOWN if (label := label_of(record)) is not None
-    ]
-    counts: dict[str, int] = defaultdict(int)
-    for record in records:
-        counts[record.outcome] += 1
+    probabilities, useful = _reliability(records)
     return Log(
         sorted(questions, key=lambda question: (question.at, question.key)), unanswered, effect_of(records),
-        np.array([record.probability for record, _ in shown]), np.array([float(label) for _, label in shown]),
-        gone, sum(label_of(record) is None for record in records), dict(counts),
+        probabilities, useful, gone, sum(label_of(record) is None for record in records),
+        Counter(record.outcome for record in records),
     )  # fmt: skip
 
 
@@ -208,6 +203,13 @@ def effect_of(records: Sequence[JudgedRecord]) -> Effect:
         np.array([used for used, _ in shown], np.float64), np.array([used for used, _ in withheld], np.float64),
         tuple(session for _, session in shown), tuple(session for _, session in withheld),
     )  # fmt: skip
+
+
+def _reliability(records: Sequence[JudgedRecord]) -> tuple[Float64, Float64]:
+    """(n,) predicted probability and (n,) whether it helped, of what was shown and has a label."""
+    rows = [(record.probability, label_of(record)) for record in records if record.outcome in SHOWN]
+    known = [(probability, float(label)) for probability, label in rows if label is not None]
+    return np.array([p for p, _ in known], np.float64), np.array([label for _, label in known], np.float64)
 
 
 def name_of(text: str) -> str:
