@@ -4,7 +4,7 @@ Only a rerank, the longest that a recall asks for, gives way: before each of its
 It owns nothing and decides nothing: requests come in on the pipe that was its stdin, answers leave on the pipe that
 was its stdout, and stray prints of libraries go to stderr. It ignores Ctrl-C and SIGTERM and ends when the daemon's end
 of the pipe closes, at once and in the middle of a computation: a thread waits for nothing else. The bulk worker runs at
-low priority, so that indexing yields to recalls by the scheduler's own means.
+the lowest priority, so that indexing yields to recalls by the scheduler's own means; the one that learns at a low one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from recalld_daemon.worker_wire import (
     FrameReader,
     FrameTooLarge,
     FromWorker,
+    LearnOpen,
+    LearnStep,
     Load,
     Loaded,
     Parsed,
@@ -51,8 +53,12 @@ from recalld_daemon.worker_wire import (
 if TYPE_CHECKING:
     from recalld_daemon.models.encoder import Encoder
     from recalld_daemon.models.reranker import Reranker, Reranking
+    from recalld_daemon.worker_learning import Lessons
 
 BULK_NICE = 15  # 3 % of a processor that others want: indexing is never in a hurry
+# A tenth of a processor that others want. Not idle scheduling: where a compiler takes all cores an idle process gets
+# next to nothing, and what a user just said helped would be learned after the next question.
+LEARN_NICE = 10
 READ_BYTES = 1 << 16
 REASON_CHARS = 2000  # of a failure's text
 
@@ -72,6 +78,7 @@ class Worker:
         self._reranker: Reranker | None = None
         self._reranks: deque[tuple[int, Reranking]] = deque()  # under way and waiting, by request's id
         self._parsers: dict[int, Iterator[Parsed]] = {}
+        self._lessons: Lessons | None = None
 
     def handle(self, request: Request) -> None:
         """Do it and send what it answers; whatever goes wrong is sent as Failed, and logged: what may be expected to
@@ -127,6 +134,10 @@ class Worker:
                 self._parse_on(request.id)
             case ParseStop():
                 self._parsers.pop(request.id, None)
+            case LearnOpen():
+                self._send(self._learning().open(request))
+            case LearnStep():
+                self._send(self._learning().step(request))
 
     def _load(self, request: Load) -> None:
         from recalld_daemon.models.encoder import EncoderSettings, load_encoder
@@ -190,6 +201,13 @@ class Worker:
             raise RuntimeError("no model is loaded")
         return self._encoder
 
+    def _learning(self) -> Lessons:
+        if self._lessons is None:
+            from recalld_daemon.worker_learning import Lessons
+
+            self._lessons = Lessons()
+        return self._lessons
+
     def _encode_passages(self, request: EncodePassages) -> None:
         encoded = self._loaded().encode_passages(request.texts)
         reply = PassagesEncoded(
@@ -213,13 +231,15 @@ class Worker:
 
 
 def main() -> None:
-    """Serve the daemon until its end of the pipe closes. `argv[1]` is the role: live or bulk."""
+    """Serve the daemon until its end of the pipe closes. `argv[1]` is the role: live, bulk or learn."""
     role = sys.argv[1] if len(sys.argv) > 1 else "live"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format=f"{role} worker: %(levelname)s %(name)s: %(message)s")
     inbox, outbox = _take_pipes()
     threading.Thread(target=_end_with_the_daemon, args=(inbox,), daemon=True).start()
+    if role == "learn":
+        os.nice(LEARN_NICE)
     step_back = yield_to_others if role == "bulk" else lambda: None
     worker = Worker(lambda message: _write_or_end(outbox, pack_frame(message)), step_back)
     reader = FrameReader()

@@ -19,6 +19,7 @@ from recalld_daemon.recall.types import EncoderUnavailable
 from recalld_daemon.worker_wire import (
     FrameReader,
     FrameTooLarge,
+    LearnOpen,
     Load,
     Parsed,
     ParseMore,
@@ -44,7 +45,7 @@ class _Owed:
     """What the worker owes for one request."""
 
     waiter: trio.MemorySendChannel[Reply] | None  # None: nobody waits any more
-    loading: bool  # loads may take long
+    loading: bool  # loads, and the first import of torch, may take long
     due: bool = True  # a frame must come now; False between two frames of a parse
 
 
@@ -84,7 +85,7 @@ class Link:
         frame = pack_frame(request)
         send, receive = trio.open_memory_channel[Reply](math.inf)  # bounded by the worker: see ParseMore
         self._heard = self._heard or not self._owed  # the clock of a hang starts now
-        self._owed[request.id] = _Owed(send, isinstance(request, Load))
+        self._owed[request.id] = _Owed(send, isinstance(request, Load | LearnOpen))
         self._write(frame)
         return receive
 

@@ -10,7 +10,7 @@ import psutil
 
 from recalld_daemon.worker_wire import Loaded
 
-Phase = Literal["starting", "loading", "ready", "restarting", "failed", "stopped"]
+Phase = Literal["starting", "loading", "ready", "restarting", "failed", "resting", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What the daemon and its worker processes say to each other over a pipe: length-prefixed msgpack, typed.
 
-Two workers, one program: the `live` one encodes queries and must answer in milliseconds; the `bulk` one parses files
-and encodes passages at low priority, so that indexing yields to recalls by the scheduler's own means. Both are exec'd,
-die with the daemon, and are restarted when they die; a request that was under way then fails, and costs silence only.
+Three workers, one program: the `live` one encodes queries and must answer in milliseconds; the `bulk` one parses files
+and encodes passages at low priority, so that indexing yields to recalls by the scheduler's own means; the `learn` one
+takes a step of the query adapter for each lesson, and is there only while there are lessons. All are exec'd, die with
+the daemon, and are restarted when they die; a request that was under way then fails, and costs itself only.
 A frame is a little-endian u32 length and that many bytes of one tagged map. Arrays travel as raw little-endian bytes.
 """
 
@@ -12,6 +13,8 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+
+from recalld_daemon.adapters.settings import OnlineSettings
 
 FRAME_LIMIT = 64 * 1024 * 1024  # bytes; a batch of 256 passages with token vectors is about 3 MB
 
@@ -68,6 +71,29 @@ class ParseMore(ToWorker, frozen=True, kw_only=True, tag="parse_more"):
 
 class ParseStop(ToWorker, frozen=True, kw_only=True, tag="parse_stop"):
     """Nobody reads on: drop the parser of the ParseFile with this id. Not answered."""
+
+
+class LearnOpen(ToWorker, frozen=True, kw_only=True, tag="learn_open"):
+    """Begin to learn, or go on: before the first step, and whenever the version or a setting is another one. Answered
+    by `learn_opened`. A state is gone on from under its own key only."""
+
+    promoted: bytes  # the version's f_Q, as `Adapter.to_bytes`
+    settings: OnlineSettings
+    key: str  # every setting that shapes what is learned
+    state: bytes = b""  # as the last `learn_stepped` gave it; empty: none
+
+
+class LearnStep(ToWorker, frozen=True, kw_only=True, tag="learn_step"):
+    """One lesson (`adapters.pairs.Pair`). Vectors are float32 of d dims, one after the other. Answered by
+    `learn_stepped`."""
+
+    key: str
+    query: bytes  # (d,)
+    gold: bytes  # (d,)
+    negatives: bytes  # (k, d)
+    subject: bytes  # (d,); empty: none
+    weight: float
+    at: float  # epoch seconds
 
 
 class FromWorker(Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -147,12 +173,32 @@ class Parsed(FromWorker, frozen=True, kw_only=True, tag="parsed"):
     append_only: bool = False  # a later parse from `cursor` extends this one; else it replaces it
 
 
+class LearnOpened(FromWorker, frozen=True, kw_only=True, tag="learn_opened"):
+    """Steps may be asked for."""
+
+
+class LearnStepped(FromWorker, frozen=True, kw_only=True, tag="learn_stepped"):
+    """What one lesson made of the adapter; see `adapters.online.Step`."""
+
+    adapter: bytes  # as `Adapter.to_bytes`
+    state: bytes  # what to open with next time
+    loss: float
+    drift: float  # mean distance of f(q) from the promoted version's
+    ms: float  # the step's own time, in the worker
+    steps: int  # taken since the version was promoted
+    held: bool  # kept for the validation slice, and not learned from
+    reverted: str  # why the adapter is the promoted one again; "": it isn't
+    held_mrr: float  # of the slice, with the adapter
+    promoted_mrr: float  # of the slice, with the promoted one
+    held_pairs: int  # in the slice
+
+
 class Failed(FromWorker, frozen=True, kw_only=True, tag="failed"):
     text: str
 
 
-Request = Load | EncodeQuery | Rerank | EncodePassages | ParseFile | ParseMore | ParseStop
-Reply = Progress | Loaded | QueryEncoded | Reranked | PassagesEncoded | Parsed | Failed
+Request = Load | EncodeQuery | Rerank | EncodePassages | ParseFile | ParseMore | ParseStop | LearnOpen | LearnStep
+Reply = Progress | Loaded | QueryEncoded | Reranked | PassagesEncoded | Parsed | LearnOpened | LearnStepped | Failed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

@@ -31,9 +31,9 @@ from recalld_daemon.worker_wire import (
     decode_request,
     pack_frame,
 )
-from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, WorkerProcess
+from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, ModelWorker
 
-Handle = TypeVar("Handle", bound=WorkerProcess)
+Handle = TypeVar("Handle", bound=ModelWorker)
 
 
 def with_worker(worker: Handle, conversation: Callable[[Handle], Awaitable[None]]) -> None:

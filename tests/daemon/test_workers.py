@@ -19,10 +19,10 @@ import trio.testing
 
 import scripted_worker
 from recalld_daemon.recall.types import EncoderUnavailable
-from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, RequestFailed, WorkerProcess, WorkerState
+from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, RequestFailed, ModelWorker, WorkerState
 
 SCRIPT = scripted_worker.__file__
-Handle = TypeVar("Handle", bound=WorkerProcess)
+Handle = TypeVar("Handle", bound=ModelWorker)
 
 
 def check(
