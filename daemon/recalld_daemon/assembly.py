@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recalld_daemon.index import Catalogue, DenseLane, FaissIndex
+from recalld_daemon.index import Catalogue, DenseLane, VectorIndex
 from recalld_daemon.index.extracts import Extracts
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.ranking.forest import Forest, ForestError
@@ -52,7 +52,7 @@ class Wishes:
 
 
 def parts_of(
-    reader: Reader, catalogue: Catalogue | None, extracts: Extracts | None, index: FaissIndex | None, wishes: Wishes
+    reader: Reader, catalogue: Catalogue | None, extracts: Extracts | None, index: VectorIndex | None, wishes: Wishes
 ) -> Parts:
     """The lanes and stages over what is open. Never raises: a ranker that can't be read is logged and left out."""
     words = None if catalogue is None else catalogue.words

@@ -21,6 +21,7 @@ from recalld_daemon.store.rows import FROZEN, EncoderRecord, VectorBatch
 
 ROWS = 16_384  # rows compared at a time: 25 MB in float32
 READ = 4_096  # passages whose vectors are read at a time
+WIDE_BYTES = 128 * 1024 * 1024  # of float16: up to here held as float32, which compares ten times as fast
 TOKENS_KEPT = 8_192  # passages whose token vectors are kept: some 3 KB each
 
 Project = Callable[[Float32], Float32]  # (n, d) unit rows to (n, d) unit rows
@@ -28,17 +29,19 @@ _Tokens = tuple[NDArray[np.int8], NDArray[np.uint16], NDArray[np.uint16]]  # of 
 
 
 class MatrixIndex:
-    """ids: (n,) rising; scopes: (n,); written_at: (n,) epoch s; vectors: (n, d) float16 unit rows."""
+    """ids: (n,) rising; scopes: (n,); written_at: (n,) epoch s; vectors: (n, d) unit rows as float16 holds them."""
 
     def __init__(
         self, ids: Int64, scopes: Int64, written_at: Float64, vectors: NDArray[np.float16], tokens: StoredTokens
     ) -> None:
-        self._ids, self._scopes, self._written_at, self._vectors = ids, scopes, written_at, vectors
+        self._ids, self._scopes, self._written_at = ids, scopes, written_at
+        small = vectors.nbytes <= WIDE_BYTES
+        self._vectors: NDArray[np.float16] | Float32 = vectors.astype(np.float32) if small else vectors
         self._tokens = tokens
 
     def projected(self, project: Project) -> MatrixIndex:
         """The same passages in another space; token vectors stay what they are."""
-        vectors = np.empty_like(self._vectors)
+        vectors = np.empty(self._vectors.shape, np.float16)
         for first in range(0, len(vectors), ROWS):
             vectors[first : first + ROWS] = project(self._vectors[first : first + ROWS].astype(np.float32))
         return MatrixIndex(self._ids, self._scopes, self._written_at, vectors, self._tokens)
@@ -47,7 +50,10 @@ class MatrixIndex:
         """The passages within the view nearest to a unit vector (d,), best first, exactly; scores are cosines."""
         seen = self._seen(view)
         scores = np.concatenate(
-            [self._vectors[at : at + ROWS].astype(np.float32) @ vector for at in range(0, len(self._ids), ROWS)]
+            [
+                self._vectors[at : at + ROWS].astype(np.float32, copy=False) @ vector
+                for at in range(0, len(self._ids), ROWS)
+            ]
             or [np.empty(0, np.float32)]
         )
         ids, scores = best_of([(self._ids[seen], scores[seen])], limit)
@@ -57,7 +63,7 @@ class MatrixIndex:
         """(n,) cosine of each passage, whatever its scope; nan for those without a vector."""
         found = np.full(len(ids), np.nan, np.float32)
         rows, here = self._rows_of(ids)
-        found[here] = self._vectors[rows].astype(np.float32) @ vector
+        found[here] = self._vectors[rows].astype(np.float32, copy=False) @ vector
         return found
 
     def vectors_of(self, ids: Int64) -> Float32:

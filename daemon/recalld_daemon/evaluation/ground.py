@@ -1,0 +1,257 @@
+"""A recall over the store, in a process of its own: where challengers are judged as the daemon would run them.
+
+The parts come from `assembly.parts_of` and the stages from `recall.stages`, so what is judged is what would run. Only
+what stands on disk for the daemon is left alone: words, cards and extracts are read from the store into memory, and the
+vectors into a matrix that each challenger's keys project for themselves. Nothing is written, nowhere; a daemon may run
+beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path, PurePath
+from typing import Protocol
+
+import numpy as np
+
+from recalld_daemon.assembly import Wishes, gatherer_of, parts_of
+from recalld_daemon.config import Config
+from recalld_daemon.evaluation.questions import Asked, Question
+from recalld_daemon.index import Catalogue, Extracts
+from recalld_daemon.index.matrix import MatrixIndex, open_matrix
+from recalld_daemon.learned import PLAIN, Learned, read_learned
+from recalld_daemon.paths import Home
+from recalld_daemon.ranking.features import features_of
+from recalld_daemon.ranking.fit import Lesson
+from recalld_daemon.ranking.ranker import RANK_LIMIT
+from recalld_daemon.recall import gate
+from recalld_daemon.recall.adapted import adapted
+from recalld_daemon.recall.adapter import Adapter
+from recalld_daemon.recall.query import terms_of
+from recalld_daemon.recall.stages import Parts, Stages, recall_now
+from recalld_daemon.recall.types import Answer, Float32, Query, QueryEncoding
+from recalld_daemon.recall.words import words_of
+from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.reader import Reader
+from recalld_daemon.store.rows import FROZEN, EncoderRecord
+
+DENSE_LIMIT = 1_000  # of the dense ranking: what is deeper has a reciprocal rank of a thousandth
+_TOOL = re.compile(r"[A-Za-z_][\w-]*: ")  # how a query of a tool call begins: its name is no term
+
+Progress = Callable[[str, int, int], None]  # phase, done, of how many
+
+
+class NoGround(Exception):
+    """There is nothing to recall from; the text names the remedy."""
+
+
+class LiveEncoder(Protocol):
+    """`models.encoder.Encoder` in the live role: it encodes queries, and nothing else."""
+
+    fingerprint: str
+
+    def encode_query(self, text: str) -> tuple[Float32, Float32]: ...
+
+
+class KeyedReader(Reader):
+    """A reader whose facts and names have the vectors that f_K makes of them."""
+
+    key: Adapter | None = None
+
+    def line_vectors(self, hashes: Sequence[bytes], encoder: int, snapshot: int) -> dict[bytes, Float32]:
+        found = super().line_vectors(hashes, encoder, snapshot)
+        if self.key is None or not found:
+            return found
+        projected = self.key.apply(np.stack(list(found.values()))).astype(np.float16).astype(np.float32)
+        return dict(zip(found, projected, strict=True))
+
+
+@dataclass(slots=True)
+class Ground:
+    """Made by `open_ground`. Used by one thread."""
+
+    reader: KeyedReader
+    record: EncoderRecord
+    live: LiveEncoder
+    catalogue: Catalogue
+    extracts: Extracts
+    frozen: MatrixIndex
+    wishes: Wishes
+    _index: MatrixIndex
+    _key: Adapter | None = None
+    _encodings: dict[str, QueryEncoding] = field(default_factory=dict)
+    _own: dict[str, frozenset[int]] = field(default_factory=dict)
+    _transcripts: dict[str, list[str]] = field(default_factory=dict)  # session -> paths
+
+    @property
+    def encoder(self) -> int:
+        return self.record.id
+
+    def learned(self, version: int) -> Learned:
+        """A version of the store. Raises StoreError."""
+        return read_learned(self.reader, self.encoder, version)
+
+    def encode(self, texts: Sequence[str]) -> Float32:
+        """(n, d) frozen vectors of texts as queries: for `pairset_of`."""
+        rows = [self.encoding(text).frozen for text in texts]
+        return np.stack(rows) if rows else np.empty((0, self.record.dims), np.float32)
+
+    def encoding(self, text: str) -> QueryEncoding:
+        """A text encoded as a query, once."""
+        if text not in self._encodings:
+            self._encodings[text] = QueryEncoding(*self.live.encode_query(text))
+        return self._encodings[text]
+
+    def answer(self, asked: Asked, learned: Learned = PLAIN) -> Answer:
+        """What the whole recall finds, best first."""
+        parts = self.parts(learned)
+        encoding = adapted(self.encoding(asked.text), learned.query)
+        return recall_now(parts, query_from(asked.text), encoding, asked.view, self.own_transcript(asked.group))
+
+    def ranked(self, asked: Asked, learned: Learned = PLAIN) -> list[int]:
+        """Passages as the whole recall orders them: by score, and by nothing afterwards."""
+        return [candidate.passage for candidate in self.answer(asked, learned).candidates]
+
+    def dense(self, asked: Asked, learned: Learned = PLAIN, limit: int = DENSE_LIMIT) -> list[int]:
+        """Passages by cosine alone, cos(f_Q(q), f_K(m)), exactly."""
+        index = self._standing_on(learned.key)
+        own = self.own_transcript(asked.group)
+        vector = adapted(self.encoding(asked.text), learned.query).vector
+        found = index.search(vector, asked.view, limit + len(own)).ids.tolist()
+        return [passage for passage in found if passage not in own][:limit]
+
+    def lesson(self, question: Question, learned: Learned = PLAIN) -> Lesson | None:
+        """What the ranker would see of a question's candidates; None where there are none."""
+        parts = self.parts(learned)
+        before = list(takewhile(lambda deepener: deepener.name != "ranked", parts.deepeners))
+        stages = Stages(
+            replace(parts, deepeners=before), query_from(question.text), question.view,
+            self.own_transcript(question.group), encoding=adapted(self.encoding(question.text), learned.query),
+        )  # fmt: skip
+        stages.hint()
+        stages.ask(False)
+        stages.ask(True)
+        answer = stages.answer("fused", stages.fused())
+        for deepener in stages.deepeners() if answer.candidates else ():
+            answer = stages.deeper(deepener, answer)
+        head = answer.candidates[:RANK_LIMIT]
+        if not head:
+            return None
+        features = features_of(gatherer_of(parts.lanes, self.catalogue).sheet(stages.query, stages.encoding, head))
+        right = np.array([candidate.passage in question.gold for candidate in head])
+        return Lesson(features, right, question.weight)
+
+    def passing(self, asked: Asked, learned: Learned = PLAIN) -> list[float]:
+        """Probabilities of what would pass the gate: of a question without an answer nothing should."""
+        answer = self.answer(asked, learned)
+        passages = self.reader.passages(gate.depth_of(answer))
+        decision = gate.decide(answer, passages, gate.Context(query_from(asked.text)))
+        return [candidate.probability for candidate in decision.passed]
+
+    def parts(self, learned: Learned) -> Parts:
+        """What a recall of this version is made of."""
+        index = self._standing_on(learned.key)
+        return parts_of(self.reader, self.catalogue, self.extracts, index, replace(self.wishes, learned=learned))
+
+    def own_transcript(self, session: str) -> frozenset[int]:
+        """The passages of a session's own transcript: it has them in its context, and the daemon never shows them."""
+        if session not in self._own:
+            self._own[session] = frozenset(self._passages_of(self._transcripts.get(session, ())))
+        return self._own[session]
+
+    def _passages_of(self, paths: Iterable[str]) -> Iterator[int]:
+        for path in paths:
+            yield from self.reader.passage_ids(path)
+
+    def _standing_on(self, key: Adapter | None) -> MatrixIndex:
+        """The index in this key's space; facts and names follow."""
+        if key is not self._key:
+            self._index = self.frozen if key is None else self.frozen.projected(key.apply)
+            self._key = self.reader.key = key
+            self.extracts.attach(self.encoder, FROZEN)
+        return self._index
+
+
+@contextmanager
+def open_ground(
+    home: Home, config: Config, progress: Progress = lambda phase, done, total: None, live: LiveEncoder | None = None
+) -> Iterator[Ground]:
+    """The store's memory, opened for recalls. live: the encoder of queries; None: the configured one is loaded.
+
+    Raises NoGround, StoreError, models.files.ModelError, OSError (the model can't be prepared).
+    """
+    if not home.database.exists():
+        raise NoGround(f"{home.database}: there is no memory yet: start recalld first")
+    with KeyedReader(home.database) as reader:
+        live = live or load_live(home, config, progress)
+        number = reader.encoder_named(live.fingerprint)
+        record = None if number is None else reader.encoder(number)
+        if record is None:
+            raise NoGround(
+                f"{home.database}: nothing in it was encoded by {live.fingerprint.split()[0]!r} as it is configured: "
+                "let recalld index with it first"
+            )
+        yield ground_of(reader, record, live, config, progress)
+
+
+def ground_of(
+    reader: KeyedReader, record: EncoderRecord, live: LiveEncoder, config: Config, progress: Progress
+) -> Ground:
+    """Reads all that a recall needs into memory. Raises StoreError."""
+    total = reader.counts()["passages"]
+    catalogue = Catalogue(Path(), reader)  # never saved, so it needs no place
+    for done, ids in enumerate(reader.walk_passages()):
+        progress("reading words", min(total, done * len(ids)), total)
+        catalogue.learn(ids)
+    if catalogue.state().passages < total:
+        raise StoreError(f"of {total} passages only {catalogue.state().passages} could be read")
+    progress("reading facts", 0, 0)
+    extracts = Extracts(reader)
+    extracts.fill()
+    extracts.attach(record.id, FROZEN)
+    progress("reading vectors", 0, 0)
+    frozen = open_matrix(reader, record)
+    wishes = Wishes(
+        late_interaction=config.late_interaction, ranker=config.ranker, more_lanes=config.more_lanes,
+        user_names=config.user_names, agent_names=config.agent_names,
+    )  # fmt: skip
+    return Ground(
+        reader, record, live, catalogue, extracts, frozen, wishes, frozen, _transcripts=transcripts_of(reader)
+    )
+
+
+def transcripts_of(reader: Reader) -> dict[str, list[str]]:
+    """session -> paths of its transcripts: a file is named by its session."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for source in reader.sources(kind="claude-code"):
+        found[PurePath(source.path).stem].append(source.path)
+    return dict(found)
+
+
+def load_live(home: Home, config: Config, progress: Progress) -> LiveEncoder:
+    """The configured encoder as the daemon's live worker loads it. Raises ModelError, OSError."""
+    from recalld_daemon.models.encoder import EncoderSettings, load_encoder  # slow to import
+
+    settings = EncoderSettings(
+        cache_dir=home.models, model=config.encoder, query_prompt=config.query_prompt,
+        passage_prompt=config.passage_prompt, token_dims=config.token_dims, allow_download=config.allow_download,
+        threads=1,
+    )  # fmt: skip
+    return load_encoder(settings, "live", progress)
+
+
+def query_from(text: str) -> Query:
+    """A logged query's text as a query again.
+
+    The log keeps no terms: which words were its head's and which its context's is lost, so all count as the head's.
+
+    >>> query_from("bash: git push origin main").terms
+    ('origin', 'push', 'main', 'git')
+    """
+    subject = text[found.end() :] if (found := _TOOL.match(text)) else text
+    return Query(text, terms_of(subject), " ".join(words_of(text)))
