@@ -3,7 +3,8 @@
 A lesson is one question with its candidates: their features, and which of them were right. LambdaMART (Burges 2010, as
 LightGBM has it) learns from the order within a question alone, so lessons of other memories, with other scales, can
 stand side by side. Trees have at most 16 leaves, the bound of `forest`. Lessons without a right candidate, or without a
-wrong one, teach no order and are left out; how many were used stands in the provenance.
+wrong one, teach no order and are left out; how many were used stands in the provenance. A fit may go on from a forest
+that is there (`base`): its trees stay, and the new ones learn what it still gets wrong.
 """
 
 from __future__ import annotations
@@ -52,23 +53,34 @@ class Settings:
     seed: int = 1
 
 
-def fit(lessons: Sequence[Lesson], settings: Settings = Settings(), provenance: Mapping[str, Any] | None = None) -> str:
-    """The text of a ranker, for `forest.read_forest`. Raises ValueError when no lesson teaches anything."""
+def fit(
+    lessons: Sequence[Lesson],
+    settings: Settings = Settings(),
+    provenance: Mapping[str, Any] | None = None,
+    base: str | None = None,
+) -> str:
+    """The text of a ranker, for `forest.read_forest`. base: the text of the one to go on from.
+
+    Raises ValueError when no lesson teaches anything, ForestError for a base of other features.
+    """
     import lightgbm  # takes half a second, and only fitting needs it
 
     used = [lesson for lesson in lessons if lesson.teaches]
     if not used:
         raise ValueError(f"none of {len(lessons)} lessons has both a right and a wrong candidate: there is no order")
+    rows = np.concatenate([lesson.features for lesson in used])
     data = lightgbm.Dataset(
-        np.concatenate([lesson.features for lesson in used]),
+        rows,
+        init_score=None if base is None else read_forest(base, FEATURES).scores(rows).astype(np.float64),
         label=np.concatenate([lesson.right for lesson in used]).astype(np.float32),
         weight=np.concatenate([np.full(len(lesson.right), lesson.weight, np.float32) for lesson in used]),
         group=[len(lesson.right) for lesson in used],
         free_raw_data=False,
     )
     booster = lightgbm.train(_parameters(settings), data, num_boost_round=settings.rounds)
-    trees = [_tree(info["tree_structure"]) for info in booster.dump_model()["tree_info"]]
-    facts = {"lessons": len(lessons), "used": len(used), "settings": vars_of(settings)}
+    old = [] if base is None else json.loads(base)["trees"]
+    trees = old + [_tree(info["tree_structure"]) for info in booster.dump_model()["tree_info"]]
+    facts = {"lessons": len(lessons), "used": len(used), "settings": vars_of(settings), "continued": len(old)}
     gains = dict(zip(FEATURES, booster.feature_importance("gain").tolist(), strict=True))
     total = sum(gains.values()) or 1.0
     best = {name: round(gain / total, 3) for name, gain in sorted(gains.items(), key=lambda row: -row[1])[:20]}
