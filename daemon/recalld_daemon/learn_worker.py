@@ -26,6 +26,10 @@ class StepFailed(Exception):
     """This lesson was not learned; the next one may be. str() says why."""
 
 
+class StateRefused(StepFailed):
+    """The state that was to be gone on from can't be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What learning goes on from; see LearnOpen."""
@@ -62,22 +66,35 @@ class LearnWorker(WorkerProcess):
     async def step(self, opening: Opening, pair: Pair) -> LearnStepped:
         """Learn from one pair, going on from `opening`. Waits for the process, and while it is restarted.
 
-        Raises StepFailed. Not to be called twice at once: each step goes on from the one before.
+        Raises StepFailed; StateRefused, where it would do without the state. Not to be called twice at once: each step
+        goes on from the one before.
         """
         link = await self._link_for_work()
         opened, self._opened = self._opened, ""  # unless all goes well it is opened anew next time
         try:
             if opened != opening.key:
-                request = LearnOpen(
-                    id=link.new_id(), promoted=opening.promoted, settings=opening.settings, key=opening.key,
-                    state=opening.state,
-                )  # fmt: skip
-                await only_reply(link, request, LearnOpened)
+                await self._open(link, opening)
             stepped = await only_reply(link, step_request(link.new_id(), pair), LearnStepped)
         except (EncoderUnavailable, RequestFailed, FrameTooLarge) as error:
             raise StepFailed(str(error)) from None
         self._opened = opening.key
         return stepped
+
+    async def _open(self, link: Link, opening: Opening) -> None:
+        request = LearnOpen(
+            id=link.new_id(), promoted=opening.promoted, settings=opening.settings, key=opening.key,
+            state=opening.state,
+        )  # fmt: skip
+        try:
+            await only_reply(link, request, LearnOpened)
+        except RequestFailed as error:
+            if opening.state:
+                raise StateRefused(str(error)) from None
+            raise
+
+    def distrust(self) -> None:
+        """What the last step made can't be used: the next one goes on from its opening, not from there."""
+        self._opened = ""
 
     def rest(self) -> None:
         """Let the process go, with its memory; the next step starts it again."""

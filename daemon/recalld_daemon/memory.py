@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import trio
 
 from recalld_daemon.assembly import Wishes, parts_of
@@ -27,12 +28,16 @@ from recalld_daemon.extract.rules import RULES
 from recalld_daemon.index import Catalogue, Extracts, FaissIndex, agree_catalogue, open_catalogue, open_index
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root, Space
+from recalld_daemon.learned import PLAIN, Learned
+from recalld_daemon.lessons import Ground
 from recalld_daemon.paths import Home
+from recalld_daemon.recall.adapted import AdaptedEncoder
+from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.budget import Budget, Costs
 from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.cross import CrossEncoding, from_thread
 from recalld_daemon.recall.stages import Deepener
-from recalld_daemon.recall.types import Passage, Query, View
+from recalld_daemon.recall.types import Float32, Int64, Passage, Query, View
 from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.texts import embedded_text
@@ -73,6 +78,9 @@ class Memory:
     opening: str = ""  # what the index is doing before it is open
     wishes: Wishes = Wishes()  # noqa: RUF009 - frozen; what the configuration says of lanes, stages and names
     cross_seconds: float = 0.0  # what the cross-encoder may take; 0: there is none
+    learned: Learned = PLAIN  # the version that is live
+    f_q: Callable[[Learned], Adapter | None] = lambda learned: learned.query  # its query adapter, as it is now
+    stand_on: Callable[[Ground], None] = lambda ground: None  # told of each version that goes live
     _recaller: Recaller | None = None
     _indexed: trio.Event = field(default_factory=trio.Event)  # a file brought passages, of a new scope perhaps
 
@@ -97,9 +105,19 @@ class Memory:
             wishes = replace(self.wishes, late_interaction=late_interaction, cross=self._cross(live))
             parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
             self._recaller = Recaller(
-                live, parts.lanes, parts.deepeners, spreading=parts.spreading, hints=parts.hints, within=parts.within
+                AdaptedEncoder(live, lambda: self.f_q(self.learned)),
+                parts.lanes,
+                parts.deepeners,
+                spreading=parts.spreading,
+                hints=parts.hints,
+                within=parts.within,
             )
         return self._recaller
+
+    def nearest(self, vector: Float32, view: View, limit: int) -> Int64:
+        """(n,) passages nearest to a unit vector (d,), best first; none before the index is open."""
+        index = self.index
+        return np.empty(0, np.int64) if index is None else index.search(vector, view, limit).ids
 
     def _cross(self, live: LiveWorker) -> Deepener | None:
         """The cross-encoder's stage, where one is configured and the worker could load it."""
@@ -177,6 +195,7 @@ class Memory:
         self.opening = ""
         await ingest.attach(Space(encoder, 0), index)
         self.index, self._recaller = index, None
+        self.stand_on(Ground(encoder, loaded.fingerprint, loaded.dims, self.learned))
         await self._patiently(lambda: self._turn(lambda: self.writer.set_live(encoder, 0)))
         state = index.state()
         for costs in (Costs(), self.costs):  # the first is cold: what it costs is not what recalls will cost

@@ -48,6 +48,7 @@ class Answers:
     scopes: dict[str, int]  # key -> id, of all scopes that hold anything; kept up to date by `memory`
     learned: Callable[[Sequence[int]], Awaitable[None]]
     topics: Callable[[], Topics] = dict
+    on_verdict: Callable[[str, str], None] = lambda impression, verdict: None  # told of each that is new
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
@@ -222,6 +223,7 @@ class Answers:
             text = f"no impression {verdict.impression!r} was ever shown: ids are in `recallctl tail` and in injections"
             return wire.Problem(code="not_found", text=text[:1024], of="feedback")
         if new:
+            self.on_verdict(verdict.impression, verdict.verdict)
             self.feed.emit("feedback", verdict.session, impression=verdict.impression, verdict=verdict.verdict)
         return wire.Acked()
 

@@ -30,6 +30,8 @@ from recalld_daemon.events import EventFeed
 from recalld_daemon.habits import HabitWatch
 from recalld_daemon.journal import Journal
 from recalld_daemon.keys import read_clients, read_secret
+from recalld_daemon.learn_worker import LearnWorker
+from recalld_daemon.learner import Learner
 from recalld_daemon.lock import AlreadyRunning, held_lock
 from recalld_daemon.memory import Memory
 from recalld_daemon.notify import Notifier
@@ -103,6 +105,7 @@ class Parts:
     book: SessionBook
     desk: Desk
     recalls: Recalls
+    learner: Learner
 
 
 class Service:
@@ -145,6 +148,7 @@ class Service:
         book = SessionBook(
             self._epoch, self._limits(), config.heartbeat_seconds,
             config.session_idle_seconds, config.max_sessions, memory.scopes.get, memory.reader.delivered_passages,
+            memory.reader.withheld_passages, config.observed_boundaries,
         )  # fmt: skip
         welcome = Welcome(
             version=PROTOCOL_VERSIONS[-1], epoch=self._epoch, daemon=__version__, pid=os.getpid(),
@@ -152,19 +156,30 @@ class Service:
             max_snippets=config.max_snippets, boundary_tokens=config.boundary_tokens,
         )  # fmt: skip
         recaller = partial(memory.recaller, live, config.late_interaction)
+        learn = LearnWorker(self._choice(), on_change=partial(self._worker_changed, feed, "learn"))
+        learner = Learner(
+            memory.reader, journal, feed, live, learn, memory.nearest, lambda: parts.recalls.until_idle(),
+            enabled=config.online,
+        )  # fmt: skip
+        memory.f_q, memory.stand_on = learner.f_q, learner.stand_on
+        nursery.start_soon(learn.run)
+        nursery.start_soon(learner.serve)
         answers = Answers(book, memory.reader, journal, feed, recaller, memory.scopes, memory.kick)
+        answers.on_verdict = learner.on_verdict
 
         def ask(question: Message, reply: Reply) -> None:
             nursery.start_soon(answers.answer, question, reply)
 
         desk = Desk(sockets.router, book, journal, feed, welcome, ask, nursery)
-        settings = Settings(config.max_snippets, config.threshold_shift, config.false_rate, config.inject)
+        settings = Settings(
+            config.max_snippets, config.threshold_shift, config.false_rate, config.inject, config.withheld_share
+        )  # fmt: skip
         habits = HabitWatch(memory.reader)
         nursery.start_soon(habits.serve)
         desk.recalls = Recalls(
-            recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now
+            recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now, desk.withheld
         )  # fmt: skip
-        parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls)
+        parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner)
         answers.topics = partial(self._topics, parts)
         return parts
 
@@ -189,6 +204,7 @@ class Service:
         now = trio.current_time()
         with trio.move_on_after(DRAIN_SECONDS):
             await parts.recalls.until_idle()
+            await parts.desk.watching.flush()
             for live in parts.book:
                 parts.journal.note(partial(keep_session, live.record()))
             await parts.journal.flush()
@@ -262,6 +278,7 @@ class Service:
                 "daemon_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
                 "live_worker_mb": rss_mb(live.pid), "bulk_worker_mb": rss_mb(bulk.pid),
             },
+            "learning": parts.learner.topic(),
             "races": dict(parts.desk.counts()),
             "expected_ms": dict(parts.recalls.costs.table()),
             "sessions": {"open": len(parts.book), "connected": connected, "tokens_shown": parts.desk.tokens_shown},

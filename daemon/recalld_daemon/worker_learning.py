@@ -6,7 +6,7 @@ or be let go after a quiet while, at any time. Only here, and where the encoder 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,10 +39,14 @@ class Lessons:
         if self._learner is None:
             raise RuntimeError("no adapter is open to be learned")
         step = self._learner.learn(pair_of(request, self._dims))
+        figures: dict[str, Any] = {
+            "drift": step.drift, "steps": step.steps, "held_pairs": self._learner.held_pairs,
+            "held_mrr": step.held_mrr, "promoted_mrr": step.promoted_mrr,
+        }  # fmt: skip
+        notes = {name: repr(value) for name, value in figures.items()}  # what status tells after a restart
         return LearnStepped(
-            id=request.id, adapter=step.adapter.to_bytes(), state=self._learner.state(), loss=step.loss,
-            drift=step.drift, ms=step.ms, steps=step.steps, held=step.held, reverted=step.reverted,
-            held_mrr=step.held_mrr, promoted_mrr=step.promoted_mrr, held_pairs=self._learner.held_pairs,
+            id=request.id, adapter=step.adapter.to_bytes(notes), state=self._learner.state(),
+            loss=step.loss, ms=step.ms, held=step.held, reverted=step.reverted, **figures,
         )  # fmt: skip
 
 

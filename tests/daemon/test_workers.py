@@ -19,7 +19,7 @@ import trio.testing
 
 import scripted_worker
 from recalld_daemon.recall.types import EncoderUnavailable
-from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, RequestFailed, ModelWorker, WorkerState
+from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, ModelWorker, RequestFailed, WorkerState
 
 SCRIPT = scripted_worker.__file__
 Handle = TypeVar("Handle", bound=ModelWorker)

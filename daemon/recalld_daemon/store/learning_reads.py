@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,12 @@ _JUDGED = """SELECT i.id, i.recall, i.session, coalesce(s.scope, 1), r.query, r.
     coalesce((SELECT max(at) FROM feedback WHERE impression = i.id), 0.0)
     FROM impressions i JOIN recalls r ON r.id = i.recall LEFT JOIN sessions s ON s.id = r.session
     WHERE {where} ORDER BY i.shown_at, i.id"""
+_BESIDE = """SELECT DISTINCT o.passage FROM passage_subjects m JOIN subjects s ON s.id = m.subject AND s.shared = 1
+    JOIN passage_subjects o ON o.subject = m.subject JOIN passages p ON p.id = o.passage
+    WHERE m.passage = ? AND o.passage <> m.passage AND p.scope IN (SELECT value FROM json_each(?))
+    ORDER BY o.passage DESC LIMIT ?"""
+_LESSONS_AFTER = """SELECT impression FROM feedback WHERE at > ? AND verdict IN ('good', 'used', 'acted')
+    GROUP BY impression ORDER BY max(at) DESC LIMIT ?"""
 _VERSION = """SELECT n.encoder, n.version, n.created_at, n.live, n.vectors, n.state, n.why, n.metrics, n.drift,
     (SELECT coalesce(sum(length(data)), 0) FROM artefacts a WHERE a.encoder = n.encoder AND a.version = n.version) +
     iif(n.version > 0, (SELECT coalesce(sum(length(vector)), 0) FROM vectors v
@@ -38,6 +45,20 @@ class LearningReads(Reads):
     def judged_of(self, recall: str) -> list[JudgedRecord]:
         """Those of one recall."""
         return [_judged_of(row) for row in self._all(_JUDGED.format(where="i.recall = ?"), (recall,))]
+
+    def judged_asking(self, query: str) -> list[JudgedRecord]:
+        """Those with a verdict, of all recalls with this query's text."""
+        where = "r.query = ? AND EXISTS (SELECT 1 FROM feedback f WHERE f.impression = i.id)"
+        return [_judged_of(row) for row in self._all(_JUDGED.format(where=where), (query,))]
+
+    def helped_after(self, at: float, limit: int) -> list[str]:
+        """Impressions that were said or seen to help since then, oldest first; of more than `limit` the newest."""
+        return [str(row[0]) for row in self._all(_LESSONS_AFTER, (at, limit))][::-1]
+
+    def passages_beside(self, passage: int, scopes: Sequence[int], limit: int) -> list[int]:
+        """Others within these scopes that have a subject in common with a passage, newest first."""
+        marks = json.dumps([int(scope) for scope in scopes])
+        return [int(row[0]) for row in self._all(_BESIDE, (passage, marks, limit))]
 
     def plain_vectors(self, ids: Sequence[int], encoder: int, snapshot: int = 0) -> tuple[Int64, Float32]:
         """(ids, (n, d) float32) of the passages that have vectors in this snapshot; in no order."""

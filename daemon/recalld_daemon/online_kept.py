@@ -1,0 +1,90 @@
+"""What the online step keeps in the store: the adapter as it is used, and the state that it is learned on from.
+
+Two rows, written together: the daemon reads the adapter without torch and uses it at once, the process that learns gets
+the state. Both stand under a key of everything that shaped them; under another key neither is used. Beside the adapter
+stand the figures of its last step, as text in its safetensors header, so that status tells them after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from recalld_daemon.adapters.settings import OnlineSettings, key_of
+from recalld_daemon.extract.rules import RULES
+from recalld_daemon.lessons import RECIPE, Ground
+from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
+from recalld_daemon.store.reader import Reader
+from recalld_daemon.store.rows import StateRecord
+from recalld_daemon.store.writer import Writer
+from recalld_daemon.worker_wire import LearnStepped
+
+STATE, ADAPTER = "online", "online f_Q"  # names in learning_states
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """adapter: what to use, None where nothing was learned; state: for the next step; at: of the last lesson's verdict,
+    epoch seconds; figures: of the last step."""
+
+    adapter: Adapter | None = None
+    state: bytes = b""
+    at: float = 0.0
+    figures: Mapping[str, float] | None = None
+
+
+NOTHING = Kept()
+
+
+def online_key(settings: OnlineSettings, ground: Ground, extraction: str = RULES.name) -> str:
+    """Names every setting, and what else shapes what is learned: encoder, version, its f_Q, how lessons are made."""
+    learned = ground.learned
+    start = b"" if learned.query is None else learned.query.to_bytes()
+    return key_of(
+        settings, encoder=ground.fingerprint, dims=ground.dims, version=learned.version, vectors=learned.vectors,
+        start=blake2b(start, digest_size=16).hexdigest(), lessons=RECIPE, extraction=extraction,
+    )  # fmt: skip
+
+
+def read_kept(reader: Reader, encoder: int, dims: int, key: str) -> Kept:
+    """What was saved under this key; NOTHING where that is none, or can't be used. Raises StoreError."""
+    state, adapter = reader.learning_state(STATE, encoder), reader.learning_state(ADAPTER, encoder)
+    if state is None or adapter is None:
+        return NOTHING
+    if {state.key, adapter.key} != {key}:
+        log.info("what was learned online under other settings, or over another version, is not gone on from")
+        return NOTHING
+    try:
+        return Kept(adapter_of(adapter.data, dims), state.data, state.at, figures_of(adapter.data))
+    except AdapterUnreadable as error:
+        log.error("what was learned online is left out: %s", error)
+        return NOTHING
+
+
+def keep(writer: Writer, encoder: int, key: str, stepped: LearnStepped, at: float) -> None:
+    """Keep what a step made, in place of what the one before made."""
+    with writer.transaction():
+        writer.put_state(StateRecord(STATE, encoder, key, stepped.state, at))
+        writer.put_state(StateRecord(ADAPTER, encoder, key, stepped.adapter, at))
+
+
+def adapter_of(data: bytes, dims: int) -> Adapter:
+    """Raises AdapterUnreadable: no adapter, another width, or numbers that are not finite."""
+    adapter = Adapter.from_bytes(data)
+    if adapter.dims != dims:
+        raise AdapterUnreadable(f"it is {adapter.dims} wide, the encoder {dims}")
+    return adapter
+
+
+def figures_of(data: bytes) -> dict[str, float]:
+    """The figures in a safetensors header; empty where there are none."""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return {name: float(text) for name, text in header.get("__metadata__", {}).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
