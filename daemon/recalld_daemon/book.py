@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import trio
 
+from recalld_daemon.observer import Observer
 from recalld_daemon.race import Race
 from recalld_daemon.race_events import Offer, RaceLimits
 from recalld_daemon.recall.budget import Lengths
@@ -36,6 +37,7 @@ class Pending:
     recall: str
     rank: int  # from 1
     score: float  # fused
+    propensity: float = 1.0  # the chance with which what passed the gate was treated so
 
 
 @dataclass(slots=True)
@@ -82,6 +84,10 @@ class LiveSession:
     heirs: dict[str, str] = field(default_factory=dict)  # a task's recall -> the one its answers are of now
     seen: tuple[frozenset[str], ...] = ()  # words of what was shown, oldest first; replaced, never changed
     calls: int = 0
+    observer: Observer = field(default_factory=Observer)
+    showings: int = 0  # that its observer has yet to hear of
+    overheard: bool = False  # it missed something
+    withheld: set[int] = field(default_factory=set)  # passages that were withheld at random, and are in the log
 
     @property
     def push(self) -> bool:
@@ -156,7 +162,8 @@ class LiveSession:
 
 class SessionBook:
     """All open sessions. `known_scope(key)` is the id of a scope that holds anything, else None; `delivered(session)`
-    the passages that the store knows were shown in it. Both are asked once per hello of a session not yet open."""
+    and `withheld(session)` the passages that the store knows were shown in it, or withheld from it. All are asked once
+    per hello of a session not yet open. observed_boundaries: for how many what was shown is watched."""
 
     def __init__(
         self,
@@ -167,10 +174,13 @@ class SessionBook:
         max_sessions: int,
         known_scope: Callable[[str], int | None],
         delivered: Callable[[str], Iterable[int]],
+        withheld: Callable[[str], Iterable[int]] = lambda session: (),
+        observed_boundaries: int = 4,
     ) -> None:
         self._epoch, self._limits = epoch, limits
         self._heartbeat_seconds, self._idle_seconds = heartbeat_seconds, idle_seconds
         self._max_sessions, self._known_scope, self._delivered = max_sessions, known_scope, delivered
+        self._withheld, self._observed_boundaries = withheld, observed_boundaries
         self.lengths = Lengths()  # of all sessions' tools
         self._sessions: dict[str, LiveSession] = {}
         self._numbers = 0
@@ -207,6 +217,8 @@ class SessionBook:
             scope_key="",
             opened_at=time.time(),
             last_seen_at=time.time(),
+            observer=Observer(self._observed_boundaries),
+            withheld=set(self._withheld(hello.session)),
         )
         self._place(live)
         self._sessions[hello.session] = live

@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 import trio
 
 from recalld_daemon import __version__
+from recalld_daemon import observer as ob
 from recalld_daemon import race_events as ev
-from recalld_daemon.book import LiveSession, SessionBook
+from recalld_daemon.book import LiveSession, Pending, SessionBook
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.race import VERDICTS
 from recalld_daemon.recall.gate import words_shown
 from recalld_daemon.recall.query import query_of
+from recalld_daemon.recall.withholding import WITHHELD
 from recalld_daemon.recalls import Recalls, new_trace
-from recalld_daemon.records import explained, keep_session
+from recalld_daemon.records import explained, impression_of, keep_session
 from recalld_daemon.sockets import Received, RouterServer
-from recalld_daemon.store.rows import ImpressionRecord, RecallRecord
+from recalld_daemon.store.rows import RecallRecord
+from recalld_daemon.watching import Watching
 from recalld_protocol import messages as wire
 from recalld_protocol.errors import VersionMismatch, WireError
 from recalld_protocol.wire import clip, decode_from_agent, encode, negotiate, problem_for
@@ -34,7 +37,10 @@ from recalld_protocol.wire import clip, decode_from_agent, encode, negotiate, pr
 MAX_TRACES = 64  # per session, of recalls that may still be delivered or dropped
 
 log = logging.getLogger(__name__)
-Question = wire.Remember | wire.Search | wire.Pack | wire.StatusAsk | wire.SessionsAsk | wire.WhyAsk | wire.Feedback
+Question = (
+    wire.Remember | wire.Search | wire.Pack | wire.StatusAsk | wire.SessionsAsk | wire.WhyAsk | wire.Feedback
+    | wire.TrainAsk
+)  # fmt: skip
 Reply = Callable[[wire.FromDaemon], None]
 
 
@@ -53,12 +59,14 @@ class Desk:
     ) -> None:
         self._router, self._book, self._journal, self._feed = router, book, journal, feed
         self._welcome, self._ask, self._nursery = welcome, ask, nursery
-        self.recalls: Recalls  # set by who made both: it reports to `answered`
+        self.recalls: Recalls  # set by who made both: it reports to `answered` and `withheld`
+        self.watching = Watching(journal, feed, lambda: self.recalls.until_idle())
         self._past = dict.fromkeys(VERDICTS, 0)  # of sessions that are closed
         self._past_tokens = 0
         self.draining = False
 
     async def serve(self) -> None:
+        self._nursery.start_soon(self.watching.serve)
         while True:
             received = await self._router.receive()
             self.handle(received, trio.current_time())
@@ -98,6 +106,7 @@ class Desk:
                 | wire.SessionsAsk()
                 | wire.WhyAsk()
                 | wire.Feedback()
+                | wire.TrainAsk()
             ):
                 self._seen(message.session, identity)
                 self._ask(message, reply)
@@ -147,6 +156,7 @@ class Desk:
             self._feed.emit("session.opened", live.id, host=hello.host, scope=live.scope_key, delivery=hello.delivery)
             self._journal.note(partial(keep_session, live.record()))
         self.tell(live, ev.Resumed(hello.boundary, hello.turn), now)
+        self.watching.happened(live, ob.BoundaryPassed(live.race.boundary))
 
     def _session_event(self, live: LiveSession, message: wire.FromAgent, reply: Reply, now: float) -> None:
         talk = live.conversation
@@ -154,21 +164,27 @@ class Desk:
             case wire.Turn():
                 live.as_of = message.as_of
                 talk.turn(message.turn, message.text)
+                self.watching.happened(live, ob.Heard(message.text))
                 self._feed.emit("turn", live.id, turn=message.turn)
                 self.tell(live, ev.TurnBegan(message.turn, query_of(talk.focus_for_turn())), now)
             case wire.Said():
                 talk.said(message.text)
+                self.watching.happened(live, ob.Said(message.text))
             case wire.ToolStarted():
                 self._tool_started(live, message, now)
             case wire.ToolEnded():
+                self.watching.happened(live, ob.Heard(message.result))
                 self.tell(live, ev.ToolEnded(message.call), now)
             case wire.Boundary():
                 self.tell(live, ev.BoundaryReached(message.number, message.turn, tuple(message.taken)), now)
+                self.watching.happened(live, ob.BoundaryPassed(live.race.boundary))
             case wire.Outbox():
                 self.tell(live, ev.OutboxAsked(message.number), now, reply)
+                self.watching.happened(live, ob.BoundaryPassed(live.race.boundary))
             case wire.Compacted():
                 talk.compacted()
                 live.seen = ()
+                self.watching.happened(live, ob.Missed())
                 self._feed.emit("session.compacted", live.id)
                 self.tell(live, ev.Compacted(), now)
             case wire.Bye():
@@ -187,6 +203,7 @@ class Desk:
             return
         focus = live.conversation.focus_for_tool(message.name, message.args)
         self.tell(live, ev.ToolStarted(message.call, query_of(focus), message.parent, message.name), now)
+        self.watching.happened(live, ob.ToolStarted(message.name, message.args, live.hello.cwd))
 
     def _not_for_us(self, live: LiveSession, call: str) -> None:
         """A call of recalld's own tools starts no recall; whoever waits for one is told."""
@@ -211,6 +228,7 @@ class Desk:
     def close(self, live: LiveSession, reason: str, now: float) -> None:
         """End a session: its recalls are cancelled, its record kept."""
         self.tell(live, ev.Closed(), now)
+        self.watching.happened(live, ob.Closed())
         self._book.close(live.id)
         self._past_tokens += live.race.recalls.tokens
         self._past = {verdict: past + live.race.counts[verdict] for verdict, past in self._past.items()}
@@ -314,31 +332,32 @@ class Desk:
 
     def _delivered(self, live: LiveSession, shown: ev.Delivered) -> None:
         self._log_recall(live, shown.recall, shown.outcome, f"shown at boundary {shown.boundary}", shown.stage)
-        records = []
-        for key in shown.offers:
-            pending = live.pending.get(key)
-            if pending is None:
-                continue
-            snippet = pending.snippet
-            records.append(
-                ImpressionRecord(
-                    id=key, recall=shown.recall, session=live.id, passage=pending.offer.passage, path=snippet.path,
-                    start=snippet.start, end=snippet.end, text=snippet.text, rank=pending.rank, score=pending.score,
-                    probability=snippet.probability, stage=shown.stage, outcome=shown.outcome,
-                    boundary=shown.boundary, shown_at=time.time(),
-                )
-            )  # fmt: skip
-            self._feed.emit(
-                f"injection.{shown.outcome}", live.id, impression=key, recall=shown.recall, stage=shown.stage,
-                text=snippet.text, path=snippet.path, start=snippet.start, end=snippet.end,
-                probability=snippet.probability,
-            )  # fmt: skip
-        self._journal.note(lambda writer: writer.record_impressions(records))
+        known = [live.pending[key] for key in shown.offers if key in live.pending]
+        records = [
+            impression_of(pending, shown.recall, live.id, shown.stage, shown.outcome, shown.boundary)
+            for pending in known
+        ]
+        trace = live.traces.get(shown.recall)
+        self.watching.shown(live, trace, records)
         live.conversation.shown(record.text for record in records)
         shown_passages = {record.passage for record in records}
-        trace = live.traces.get(shown.recall)
         live.see(words_shown(passage) for passage in (trace.passages if trace else ()) if passage.id in shown_passages)
         live.forget_recall(shown.recall)
+
+    def withheld(self, live: LiveSession, recall: str, held: Sequence[Pending]) -> None:
+        """These would be offers, had they not drawn the lot: in the log once, watched, and never on their way.
+
+        They count as withheld from the next boundary; what is offered may slip beyond it, or be dropped.
+        """
+        trace, new = live.traces.get(recall), [p for p in held if p.offer.passage not in live.withheld]
+        if trace is None or trace.answer is None or not new:
+            return
+        stage, boundary = trace.answer.stage, live.race.boundary + 1
+        if all(pending.recall != recall for pending in live.pending.values()):
+            self._log_recall(live, recall, "withheld", WITHHELD, stage)
+        records = [impression_of(pending, recall, live.id, stage, "withheld", boundary) for pending in new]
+        live.withheld |= {record.passage for record in records}
+        self.watching.shown(live, trace, records)
 
     def _answer_rescores(self, live: LiveSession, turn: int, passing: frozenset[int] | None, now: float) -> None:
         """Tell what still fits the new turn. passing None: it asked nothing new, so all of it does."""

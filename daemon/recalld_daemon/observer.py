@@ -115,10 +115,10 @@ class _Watch:
 
 
 class Observer:
-    """observed_boundaries: for how many a snippet is watched. boundary: the last one known to have passed."""
+    """observed_boundaries: for how many a snippet is watched. While nothing is, events need not be told."""
 
-    def __init__(self, observed_boundaries: int = 4, boundary: int = 0) -> None:
-        self.boundary = boundary
+    def __init__(self, observed_boundaries: int = 4) -> None:
+        self._boundary = 0  # the last one known to have passed, while anything is watched
         self._observed = observed_boundaries
         self._watches: dict[str, _Watch] = {}
 
@@ -131,7 +131,7 @@ class Observer:
         match event:
             case Shown():
                 return self._shown(event)
-            case _ if not self._watches and not isinstance(event, BoundaryPassed):
+            case _ if not self._watches:
                 return []
             case ToolStarted(name, args, cwd):
                 return self._opened(name, args, cwd) + self._spoke(f"{name} {args}")
@@ -153,6 +153,8 @@ class Observer:
                 assert_never(event)
 
     def _shown(self, event: Shown) -> list[Verdict]:
+        if not self._watches:
+            self._boundary = event.boundary - 1  # it passes after what it shows
         if not event.withheld:  # what was withheld before is no news any more if this says it
             for watch in self._watches.values():
                 if watch.withheld:
@@ -173,7 +175,7 @@ class Observer:
         verdicts = []
         for watch in self._watches.values() if files else ():
             if any(same_file(file, path, cwd) for file in files for path in watch.impression.paths):
-                if self.boundary < watch.since:  # before it could be known: from then on it is nothing new
+                if self._boundary < watch.since:  # before it could be known: from then on it is nothing new
                     watch.familiar = True
                 elif watch.familiar:
                     watch.unclear = True
@@ -184,7 +186,7 @@ class Observer:
     def _spoke(self, text: str) -> list[Verdict]:
         verdicts = []
         for watch in list(self._watches.values()):
-            if self.boundary < watch.since:
+            if self._boundary < watch.since:
                 watch.traces.not_alone(text)
                 continue
             watch.seen = True
@@ -194,9 +196,9 @@ class Observer:
 
     def _passed(self, number: int) -> list[Verdict]:
         """A number that goes back was lost with the client's process; one that leaps: some of it was not seen."""
-        shift = min(0, number - self.boundary)
-        leapt = number > self.boundary + 1
-        self.boundary = number
+        shift = min(0, number - self._boundary)
+        leapt = number > self._boundary + 1
+        self._boundary = number
         for watch in self._watches.values():
             watch.since, watch.until = watch.since + shift, watch.until + shift
             watch.unclear = watch.unclear or leapt

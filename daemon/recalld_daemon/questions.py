@@ -28,6 +28,7 @@ from recalld_daemon.scopes import project_of
 from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import SessionRecord
+from recalld_daemon.watching import OnVerdict, nobody_learns
 from recalld_protocol import messages as wire
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,8 @@ Topics = dict[str, dict[str, str | int | float | bool | None]]
 
 @dataclass(slots=True)
 class Answers:
-    """The parts a question may need. `learned(ids)` tells those who index and embed of new passages."""
+    """The parts a question may need. `learned(ids)` tells those who index and embed of new passages; `on_verdict` those
+    who learn of a verdict that is new and on disk (`watching.nobody_learns`)."""
 
     book: SessionBook
     reader: Reader
@@ -48,7 +50,7 @@ class Answers:
     scopes: dict[str, int]  # key -> id, of all scopes that hold anything; kept up to date by `memory`
     learned: Callable[[Sequence[int]], Awaitable[None]]
     topics: Callable[[], Topics] = dict
-    on_verdict: Callable[[str, str], None] = lambda impression, verdict: None  # told of each that is new
+    on_verdict: OnVerdict = nobody_learns
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:

@@ -27,6 +27,7 @@ from recalld_daemon.recall.gate_model import FALSE_RATE
 from recalld_daemon.recall.habituation import NO_HABITS, Habits
 from recalld_daemon.recall.offer import snippets_for
 from recalld_daemon.recall.types import Answer, Candidate, Passage, PassageReader, Query
+from recalld_daemon.recall.withholding import WITHHELD, is_withheld
 from recalld_protocol.messages import Snippet
 from recalld_protocol.tokens import snippet_tokens
 
@@ -35,6 +36,7 @@ GRACE_SECONDS = 0.006  # how long a fused answer waits for the late one: judging
 
 log = logging.getLogger(__name__)
 Tell = Callable[[LiveSession, AnswerReady | RecallFailed], None]
+Withhold = Callable[[LiveSession, str, Sequence[Pending]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,20 @@ class Settings:
     threshold_shift: float = 0.0  # log-odds
     false_rate: float = FALSE_RATE
     inject: bool = True
+    withheld_share: float = 0.0  # of what passes the gate
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An answer after the gate. `passing` are the passages that pass, shown or not: what a new turn is scored by."""
+    """An answer after the gate. `passing` are the passages that pass, shown or not: what a new turn is scored by.
+    `withheld`: what would be among the offers, had it not drawn the lot."""
 
     answer: Answer
     passages: list[Passage]
     offers: list[Pending]
     passing: frozenset[int]
     reason: str
+    withheld: list[Pending] = dataclasses.field(default_factory=list)
 
 
 class _Judging:
@@ -83,9 +88,10 @@ class Recalls:
         tell: Tell,
         costs: Costs | None = None,
         habits: Callable[[], Habits] = lambda: NO_HABITS,
+        withhold: Withhold = lambda live, recall, withheld: None,
     ) -> None:
         self._recaller, self._reader, self._settings, self._tell = recaller, reader, settings, tell
-        self.costs, self._habits = costs or Costs(), habits
+        self.costs, self._habits, self._withhold = costs or Costs(), habits, withhold
         self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
         self.active = 0
         self._idle = trio.Event()
@@ -119,7 +125,7 @@ class Recalls:
             reason = start.query.silence or "nothing telling to recall by"
             self._tell(live, AnswerReady(start.recall, "none", (), True, reason))
             return
-        shown = live.race.excluded(start.recall)
+        shown = live.race.excluded(start.recall) | live.withheld  # withheld counts like shown: once in a session
         context = gate.Context(
             query=start.query,
             shown=shown,
@@ -170,12 +176,17 @@ class Recalls:
         others = [passage for passage in passages if PurePath(passage.path).stem != live.id]
         context = dataclasses.replace(context, seen=live.seen)  # what was shown since the recall began too
         decision = gate.decide(answer, others, context)
-        offers = offers_of(start.recall, snippets_for(decision.passed, passages, start.query))
+        snippets = snippets_for(decision.passed, passages, start.query)[: self._settings.max_snippets]
         passing = frozenset(c.passage for c in answer.candidates if passes_but_for_known(c))
-        reason = decision.reason
         if not self._settings.inject:
-            offers, reason = [], "injection is switched off ([recall] inject)"
-        return Judged(answer, passages, offers[: self._settings.max_snippets], passing, reason)
+            return Judged(answer, passages, [], passing, "injection is switched off ([recall] inject)")
+        share = self._settings.withheld_share
+        offers, withheld = parted(live.id, offers_of(start.recall, snippets, 1.0 - share), share)
+        for candidate in decision.passed if withheld else ():
+            if any(pending.offer.passage == candidate.passage for pending in withheld):
+                candidate.gates["lot"] = f"stopped: {WITHHELD}"
+        reason = decision.reason if offers or not withheld else WITHHELD
+        return Judged(answer, passages, offers, passing, reason, withheld)
 
     def _answer(self, live: LiveSession, start: StartRecall, judged: Judged, began: float, final: bool) -> None:
         stage, recall = judged.answer.stage, live.now_of(start.recall)
@@ -189,16 +200,29 @@ class Recalls:
             live.keep(dataclasses.replace(pending, recall=recall))
         offers = tuple(pending.offer for pending in judged.offers)
         self._tell(live, AnswerReady(recall, stage, offers, final, "" if offers else judged.reason))
+        if final and judged.withheld:
+            self._withhold(live, recall, judged.withheld)
 
 
-def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]]) -> list[Pending]:
+def offers_of(recall: str, snippets: Sequence[tuple[Candidate, Snippet]], propensity: float = 1.0) -> list[Pending]:
     """Offers with their content. An offer's id is its recall's and its passage's: the same at every stage."""
     result = []
     for rank, (candidate, snippet) in enumerate(snippets, 1):
         key = f"{recall}-{candidate.passage}"
         offer = Offer(key, candidate.passage, snippet.probability, snippet_tokens(snippet))
-        result.append(Pending(offer, replace(snippet, id=key), recall, rank, candidate.fused))
+        result.append(Pending(offer, replace(snippet, id=key), recall, rank, candidate.fused, propensity))
     return result
+
+
+def parted(session: str, offers: Sequence[Pending], share: float) -> tuple[list[Pending], list[Pending]]:
+    """What is shown, and what is withheld at random; each keeps its rank."""
+    shown, withheld = [], []
+    for pending in offers:
+        if is_withheld(session, pending.offer.passage, share):
+            withheld.append(dataclasses.replace(pending, propensity=share))
+        else:
+            shown.append(pending)
+    return shown, withheld
 
 
 def passes_but_for_known(candidate: Candidate) -> bool:

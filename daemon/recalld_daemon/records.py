@@ -1,14 +1,15 @@
-"""What is noted of sessions and recalls: made in the writer's thread, since nobody waits for it there."""
+"""What is noted of sessions, recalls and impressions; what takes long is made in the writer's thread."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import msgspec
 
-from recalld_daemon.book import Trace
+from recalld_daemon.book import Pending, Trace
 from recalld_daemon.recall.explain import rows_of
-from recalld_daemon.store.rows import RecallRecord, SessionRecord
+from recalld_daemon.store.rows import ImpressionRecord, Outcome, RecallRecord, SessionRecord
 from recalld_daemon.store.writer import Writer
 from recalld_protocol import messages as wire
 
@@ -25,3 +26,16 @@ def explained(record: RecallRecord, trace: Trace) -> RecallRecord:
         candidates=rows_of(candidates, trace.passages),
     )  # fmt: skip
     return dataclasses.replace(record, explain=msgspec.msgpack.encode(detail))
+
+
+def impression_of(
+    pending: Pending, recall: str, session: str, stage: str, outcome: Outcome, boundary: int
+) -> ImpressionRecord:
+    """A snippet as it was shown at `boundary`, or withheld from it."""
+    snippet = pending.snippet
+    return ImpressionRecord(
+        id=pending.offer.id, recall=recall, session=session, passage=pending.offer.passage, path=snippet.path,
+        start=snippet.start, end=snippet.end, text=snippet.text, rank=pending.rank, score=pending.score,
+        probability=snippet.probability, stage=stage, outcome=outcome, boundary=boundary, shown_at=time.time(),
+        propensity=pending.propensity,
+    )  # fmt: skip

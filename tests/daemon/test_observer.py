@@ -141,7 +141,6 @@ def test_a_file_that_was_open_before_tells_nothing_when_it_is_opened_again() -> 
 
 def test_boundaries_that_are_counted_anew_keep_what_is_left() -> None:
     play = Play() >> Shown((INDEX,), 7, ASKED) >> BoundaryPassed(7) >> WORK
-    play.observer.boundary = 6
     assert play >> BoundaryPassed(2) >> BoundaryPassed(3) >> BoundaryPassed(4) << IGNORED
 
 

@@ -126,6 +126,7 @@ class DeskHouse:
         assert self.desk.recalls is not None
         await trio.testing.wait_all_tasks_blocked()
         await self.desk.recalls.until_idle()
+        await self.desk.watching.flush()
         await self.journal.flush()
 
 
@@ -158,7 +159,16 @@ def _house(writer: Any, reader: Reader, words: dict[str, int], nursery: trio.Nur
     recaller.gate.set()
     journal = Journal(writer, trio.CapacityLimiter(1))
     nursery.start_soon(journal.serve)
-    book = SessionBook("e", RaceLimits(), 5.0, 60.0, limits.get("max_sessions", 8), {}.get, reader.delivered_passages)
+    book = SessionBook(
+        "e",
+        RaceLimits(),
+        5.0,
+        60.0,
+        limits.get("max_sessions", 8),
+        {}.get,
+        reader.delivered_passages,
+        reader.withheld_passages,
+    )
     answers = Answers(book, reader, journal, feed, lambda: recaller, {}, no_passages)  # type: ignore[arg-type,return-value]
 
     def ask(question: wire.Message, reply: Reply) -> None:
@@ -166,6 +176,11 @@ def _house(writer: Any, reader: Reader, words: dict[str, int], nursery: trio.Nur
 
     welcome = wire.Welcome(version=1, epoch="e", daemon="test", pid=1)
     desk = Desk(router, book, journal, feed, welcome, ask, nursery)  # type: ignore[arg-type]
-    settings = Settings(threshold_shift=-12.0, inject=limits.get("inject", True))  # calibration is the gate's own test
-    desk.recalls = Recalls(lambda: recaller, reader, settings, desk.answered)  # type: ignore[arg-type,return-value]
+    settings = Settings(
+        threshold_shift=-12.0,  # calibration is the gate's own test
+        inject=limits.get("inject", True),
+        withheld_share=limits.get("withheld_share", 0.0),
+    )
+    desk.recalls = Recalls(lambda: recaller, reader, settings, desk.answered, withhold=desk.withheld)  # type: ignore[arg-type,return-value]
+    nursery.start_soon(desk.watching.serve)
     return DeskHouse(desk, book, reader, journal, router, recaller)

@@ -19,9 +19,10 @@ _SESSION, _RECALL, _IMPRESSION, _FEEDBACK = map(
 
 _IN_VAIN = """WITH praised(passage, at) AS (
         SELECT i.passage, max(f.at) FROM feedback f JOIN impressions i ON i.id = f.impression
-        WHERE f.verdict IN ('good', 'used') GROUP BY i.passage),
+        WHERE f.verdict IN ('good', 'used', 'acted') GROUP BY i.passage),
     blamed(passage, at) AS (
-        SELECT i.passage, f.at FROM feedback f JOIN impressions i ON i.id = f.impression WHERE f.verdict = 'bad')
+        SELECT i.passage, f.at FROM feedback f JOIN impressions i ON i.id = f.impression
+        WHERE f.verdict = 'bad' AND i.outcome IN ('won', 'slipped'))  -- of one asked about: no answer to that question
     SELECT i.passage, count(DISTINCT i.session),
         (SELECT count(*) FROM blamed b WHERE b.passage = i.passage AND b.at > coalesce(max(p.at), 0))
     FROM impressions i LEFT JOIN praised p ON p.passage = i.passage
@@ -70,6 +71,11 @@ class LogReads(Reads):
     def delivered_passages(self, session: str) -> set[int]:
         """The ids of passages this session was shown, won or slipped."""
         sql = "SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome IN ('won', 'slipped')"
+        return {int(row[0]) for row in self._all(sql, (session,))}
+
+    def withheld_passages(self, session: str) -> set[int]:
+        """The ids of passages that were withheld from this session at random."""
+        sql = "SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome = 'withheld'"
         return {int(row[0]) for row in self._all(sql, (session,))}
 
     def shown_in_vain(self) -> list[InVain]:
