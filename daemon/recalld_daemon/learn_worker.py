@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import trio
 
 from recalld_daemon.adapters.pairs import Pair
 from recalld_daemon.adapters.settings import OnlineSettings
-from recalld_daemon.recall.types import EncoderUnavailable
-from recalld_daemon.worker_learning import step_request
+from recalld_daemon.recall.types import EncoderUnavailable, Float32
 from recalld_daemon.worker_link import Link, RequestFailed
 from recalld_daemon.worker_process import FIRST_BACKOFF_SECONDS, WorkerProcess, only_reply
 from recalld_daemon.worker_state import ModelChoice, WorkerState
-from recalld_daemon.worker_wire import FrameTooLarge, LearnOpen, LearnOpened, LearnStepped
+from recalld_daemon.worker_wire import FrameTooLarge, LearnOpen, LearnOpened, LearnStep, LearnStepped
 
 
 class StepFailed(Exception):
@@ -119,3 +119,15 @@ class LearnWorker(WorkerProcess):
         with trio.CancelScope() as self._life:
             await link.run()
         return self._life.cancelled_caught
+
+
+def step_request(id: int, pair: Pair) -> LearnStep:
+    """The request that carries this lesson."""
+    return LearnStep(
+        id=id, key=pair.key, query=_bytes(pair.query), gold=_bytes(pair.gold), negatives=_bytes(pair.negatives),
+        subject=b"" if pair.subject is None else _bytes(pair.subject), weight=pair.weight, at=pair.at,
+    )  # fmt: skip
+
+
+def _bytes(array: Float32) -> bytes:
+    return np.ascontiguousarray(array, np.float32).tobytes()

@@ -106,15 +106,21 @@ class Learner:
 
     async def serve(self) -> None:
         """Until cancelled. With online learning off it returns at once."""
-        while self._enabled:
+        if self._enabled:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._worker.run)
+                await self._serve()
+
+    # ------------------------------------------------------------ one thing after the other
+
+    async def _serve(self) -> None:
+        while True:
             await self._until_work()
             if self._wanted is not self._ground:
                 await self._attempt("", partial(self._begin, self._wanted))
             else:
                 impression = next(iter(self._queue))
                 await self._attempt(impression, partial(self._learn, impression, self._queue.pop(impression)))
-
-    # ------------------------------------------------------------ one thing after the other
 
     async def _until_work(self) -> None:
         with trio.move_on_after(self._quiet_seconds) as quiet:
@@ -159,6 +165,7 @@ class Learner:
         """since: when the verdict came, loop seconds."""
         ground = self._ground
         assert ground is not None
+        await self._journal.flush()  # what was seen by watching is noted, and may wait to be written
         await self._idle()
         asked = await trio.to_thread.run_sync(read_asked, self._reader, impression)
         if asked is None or asked.key in self._known:

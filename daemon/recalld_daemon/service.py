@@ -162,16 +162,14 @@ class Service:
             enabled=config.online,
         )  # fmt: skip
         memory.f_q, memory.stand_on = learner.f_q, learner.stand_on
-        nursery.start_soon(learn.run)
-        nursery.start_soon(learner.serve)
         answers = Answers(book, memory.reader, journal, feed, recaller, memory.scopes, memory.kick)
-        answers.on_verdict = learner.on_verdict
 
         def ask(question: Message, reply: Reply) -> None:
             nursery.start_soon(answers.answer, question, reply)
 
         desk = Desk(sockets.router, book, journal, feed, welcome, ask, nursery)
         desk.watching.on_verdict = learner.on_verdict
+        answers.on_verdict = desk.watching.on_verdict = learner.on_verdict
         settings = Settings(
             config.max_snippets, config.threshold_shift, config.false_rate, config.inject, config.withheld_share
         )  # fmt: skip
@@ -185,8 +183,9 @@ class Service:
         return parts
 
     def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
-        for task in (parts.journal.serve, parts.desk.serve, parts.live.run, parts.bulk.run, self._watchdog):
+        for task in (parts.journal.serve, parts.desk.serve, parts.live.run, parts.bulk.run, parts.learner.serve):
             nursery.start_soon(task)
+        nursery.start_soon(self._watchdog)
         nursery.start_soon(parts.desk.tick, TICK_SECONDS)
         memory = partial(
             parts.memory.serve, self._config, self._transcripts, parts.live, parts.bulk, parts.recalls.until_idle,

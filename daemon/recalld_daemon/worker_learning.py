@@ -50,14 +50,6 @@ class Lessons:
         )  # fmt: skip
 
 
-def step_request(id: int, pair: Pair) -> LearnStep:
-    """The request that carries this lesson."""
-    return LearnStep(
-        id=id, key=pair.key, query=_bytes(pair.query), gold=_bytes(pair.gold), negatives=_bytes(pair.negatives),
-        subject=b"" if pair.subject is None else _bytes(pair.subject), weight=pair.weight, at=pair.at,
-    )  # fmt: skip
-
-
 def pair_of(request: LearnStep, dims: int) -> Pair:
     """The lesson that a request carries. Raises ValueError: vectors of another width."""
     query, gold = _vector(request.query, dims), _vector(request.gold, dims)
@@ -71,7 +63,3 @@ def _vector(data: bytes, dims: int) -> Float32:
     if vector.shape != (dims,):
         raise ValueError(f"a lesson's vector has {vector.size} numbers, the adapter takes {dims}")
     return vector
-
-
-def _bytes(array: Float32) -> bytes:
-    return np.ascontiguousarray(array, np.float32).tobytes()
