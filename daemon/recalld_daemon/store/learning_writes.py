@@ -17,6 +17,9 @@ from recalld_daemon.store.transactions import Transactions
 
 _PROJECTED = """INSERT OR REPLACE INTO vectors(hash, encoder, snapshot, vector, starts, ends, tokens)
     VALUES (?, ?, ?, ?, x'', x'', x'')"""
+_DROP_SOME = """DELETE FROM vectors WHERE rowid IN
+    (SELECT rowid FROM vectors INDEXED BY vectors_snapshot WHERE encoder = ? AND snapshot = ? LIMIT ?)"""
+_ROWS_AT_ONCE = 5_000  # 4 MB of log
 _STATE = """INSERT INTO learning_states(name, encoder, key, data, at) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT(name, encoder) DO UPDATE SET key = excluded.key, data = excluded.data, at = excluded.at"""
 
@@ -62,16 +65,25 @@ class LearningWrites(Transactions):
                 raise StoreError(f"{self.path}: encoder {encoder} has no version {version}: begin it first")
 
     def drop_unfinished(self, encoder: int, but: int | None = None) -> list[int]:
-        """Drop the versions that are still `building`, except `but`; returns their numbers."""
+        """Drop the versions that are still `building`, except `but`; returns their numbers. In short transactions."""
         with self.transaction():
             sql = "SELECT version FROM snapshots WHERE encoder = ? AND state = 'building' AND version IS NOT ?"
-            gone = self._column(sql, (encoder, but))
-            for version in gone:
-                self._run("DELETE FROM snapshots WHERE encoder = ? AND version = ?", (encoder, version))
-        return [int(version) for version in gone]
+            gone = [int(version) for version in self._column(sql, (encoder, but))]
+        self._drop_versions(encoder, gone)
+        return gone
 
     def drop_old_versions(self, encoder: int, keep: int) -> list[int]:
         """Keep version 0, the live one, the last `keep`, and whose vectors those search; returns what went."""
+        gone = self.retire_old_versions(encoder, keep)
+        self._drop_versions(encoder, gone)
+        return gone
+
+    def retire_old_versions(self, encoder: int, keep: int) -> list[int]:
+        """Declare what `drop_old_versions` drops unfinished again: at once, and nobody can set it live any more.
+
+        What of it is left, should the process die before `drop_version_rows` was called often enough, goes with the
+        next `drop_unfinished`.
+        """
         with self.transaction():
             rows = self._run(
                 "SELECT version, live, vectors, state FROM snapshots WHERE encoder = ? ORDER BY version DESC",
@@ -80,10 +92,26 @@ class LearningWrites(Transactions):
             ready = [version for version, _, _, state in rows if state == "ready" and version != FROZEN]
             kept = {*ready[:keep], FROZEN, *(version for version, live, _, state in rows if live or state != "ready")}
             kept |= {vectors for version, _, vectors, _ in rows if version in kept}
-            gone = [version for version, *_ in rows if version not in kept]
+            gone = sorted(version for version, *_ in rows if version not in kept)
             for version in gone:
-                self._run("DELETE FROM snapshots WHERE encoder = ? AND version = ?", (encoder, version))
-        return sorted(gone)
+                sql = "UPDATE snapshots SET state = 'building' WHERE encoder = ? AND version = ?"
+                self._run(sql, (encoder, version))
+        return gone
+
+    def drop_version_rows(self, encoder: int, version: int) -> bool:
+        """Drop some of an unfinished version's vectors, and itself with the last; False when it is gone."""
+        with self.transaction():
+            where = "encoder = ? AND version = ? AND state = 'building' AND live = 0 AND version > 0"
+            if not self._one(f"SELECT 1 FROM snapshots WHERE {where}", (encoder, version)):
+                return False
+            if not self._run(_DROP_SOME, (encoder, version, _ROWS_AT_ONCE)).rowcount:
+                self._run(f"DELETE FROM snapshots WHERE {where}", (encoder, version))
+        return True
+
+    def _drop_versions(self, encoder: int, versions: Sequence[int]) -> None:
+        for version in versions:
+            while self.drop_version_rows(encoder, version):
+                pass
 
     def put_state(self, state: StateRecord) -> None:
         """Keep a learner's state; it replaces the one before."""

@@ -1,4 +1,8 @@
-"""Reads of vectors: what is still to be embedded, what an index needs to learn, and a walk over all of it."""
+"""Reads of vectors: what is still to be embedded, what an index needs to learn, and a walk over all of it.
+
+A snapshot of re-projected vectors has no token vectors of its own: no adapter touches them, so they are read from the
+frozen snapshot of the same encoder. A passage is in it once it has both.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,20 @@ from numpy.typing import NDArray
 
 from recalld_daemon.recall.types import Int64
 from recalld_daemon.store.reads import Reads
-from recalld_daemon.store.rows import Encoded, EncoderRecord, VectorBatch
+from recalld_daemon.store.rows import FROZEN, Encoded, EncoderRecord, VectorBatch
 from recalld_daemon.store.texts import embedded_text, text_offset
 
 _BATCH = """SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker, p.dated,
     v.vector, v.tokens, v.starts, v.ends
     FROM passages p CROSS JOIN vectors v ON v.hash = p.hash WHERE v.encoder = ? AND v.snapshot = ? AND """
+_BATCH_PROJECTED = f"""SELECT p.id, p.scope, p.written_at, p.hash, p.heading, p.speaker, p.dated,
+    v.vector, t.tokens, t.starts, t.ends
+    FROM passages p CROSS JOIN vectors v ON v.hash = p.hash
+    CROSS JOIN vectors t ON t.hash = p.hash AND t.encoder = v.encoder AND t.snapshot = {FROZEN}
+    WHERE v.encoder = ? AND v.snapshot = ? AND """
 _ENCODED = "EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)"
+_WITH_TOKENS = f"""EXISTS (SELECT 1 FROM vectors v WHERE v.hash = p.hash AND v.encoder = ? AND v.snapshot = ?)
+    AND EXISTS (SELECT 1 FROM vectors t WHERE t.hash = p.hash AND t.encoder = ? AND t.snapshot = {FROZEN})"""
 _PASSAGES = "passages p INDEXED BY passages_seen"
 _FACTS = "facts p"
 _PER_STATEMENT = 500
@@ -65,6 +76,11 @@ class VectorReads(Reads):
         rows = self._all("SELECT encoder, version FROM snapshots WHERE live = 1")
         return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
+    def live_version(self, encoder: int) -> int:
+        """The version of this encoder that is searched, or was last declared so; FROZEN where none is live."""
+        rows = self._all("SELECT version FROM snapshots WHERE live = 1 AND encoder = ?", (encoder,))
+        return int(rows[0][0]) if rows else FROZEN
+
     def vectors_for(self, ids: Sequence[int], encoder: int, snapshot: int) -> VectorBatch:
         """What an index must learn of these passages; those gone, or without vectors yet, are left out."""
         rows: list[Any] = []
@@ -72,21 +88,23 @@ class VectorReads(Reads):
         for at in range(0, len(distinct), _PER_STATEMENT):
             batch = distinct[at : at + _PER_STATEMENT]
             marks = ",".join("?" * len(batch))
-            rows += self._all(f"{_BATCH} p.id IN ({marks})", (encoder, snapshot, *batch))
+            rows += self._all(f"{_batch_sql(snapshot)} p.id IN ({marks})", (encoder, snapshot, *batch))
         return _batch_of(rows)
 
     def vector_batches(self, encoder: int, snapshot: int, size: int = 1_000) -> Iterator[VectorBatch]:
         """All of a snapshot, `size` passages at a time by rising id, each batch a read of its own."""
         last = 0
-        while rows := self._all(f"{_BATCH} p.id > ? ORDER BY p.id LIMIT ?", (encoder, snapshot, last, size)):
+        sql = f"{_batch_sql(snapshot)} p.id > ? ORDER BY p.id LIMIT ?"
+        while rows := self._all(sql, (encoder, snapshot, last, size)):
             last = rows[-1][0]
             yield _batch_of(rows)
 
     def encoded(self, encoder: int, snapshot: int) -> Encoded:
-        """All passages that have vectors, without the vectors."""
+        """All passages that have vectors in this snapshot, without the vectors."""
+        frozen = snapshot == FROZEN
         sql = f"""SELECT p.id, p.scope, p.written_at, p.hash FROM passages p INDEXED BY passages_seen
-            WHERE {_ENCODED} ORDER BY p.id"""
-        rows = self._all(sql, (encoder, snapshot))
+            WHERE {_ENCODED if frozen else _WITH_TOKENS} ORDER BY p.id"""
+        rows = self._all(sql, (encoder, snapshot) if frozen else (encoder, snapshot, encoder))
         return Encoded(
             ids=np.fromiter((row[0] for row in rows), np.int64, len(rows)),
             scopes=np.fromiter((row[1] for row in rows), np.int64, len(rows)),
@@ -128,6 +146,10 @@ class VectorReads(Reads):
             low = max(below, default=-1) + 1
         self._frontiers[table, encoder, snapshot] = (low, high if above else max(high, newest))
         return above | below
+
+
+def _batch_sql(snapshot: int) -> str:
+    return _BATCH if snapshot == FROZEN else _BATCH_PROJECTED
 
 
 def _batch_of(rows: Sequence[Any]) -> VectorBatch:
