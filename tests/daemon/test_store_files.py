@@ -51,14 +51,14 @@ def test_a_newer_schema_is_refused_with_both_versions_and_the_remedy(tmp_path: P
         db.execute("PRAGMA user_version = 99")
     db.close()
     for opener in (open_writer, open_reader):
-        with pytest.raises(NewerSchema, match=r"recalld\.db: its schema is version 99.*knows up to 2: upgrade recalld"):
+        with pytest.raises(NewerSchema, match=r"recalld\.db: its schema is version 99.*knows up to 3: upgrade recalld"):
             opener(path)
 
 
 def test_a_reader_does_not_open_what_no_writer_has_made(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
-    with pytest.raises(StoreError, match=r"empty\.db: its schema is version 0, not 2: start recalld"):
+    with pytest.raises(StoreError, match=r"empty\.db: its schema is version 0, not 3: start recalld"):
         open_reader(path)
 
 
