@@ -130,7 +130,8 @@ def test_an_asymmetric_encoder_gets_its_query_prompt(tmp_path: Path) -> None:
     from recalld_daemon.models.encoder import EncoderSettings, load_encoder
     from small_models import build, encode
 
-    folder = build(tmp_path, prompts={"query": "what when search ? ", "document": "the index moved to a first passage : "})
+    prompts = {"query": "what when search ? ", "document": "the index moved to a first passage : "}
+    folder = build(tmp_path, prompts=prompts)
     home, text = home_under(tmp_path / "home"), "when is the first deploy"
     home.make()
     config = Config(encoder=str(folder), token_dims=16)
