@@ -32,8 +32,8 @@ def nobody_learns(impression: str, verdict: str) -> None:
     """Where `on_verdict(impression_id, verdict)` is not set: who learns from verdicts sets one on `Desk.watching` for
     what was seen (acted, used, ignored) and on `Answers` for what was said (good, bad, and what a client tells).
 
-    It is called on the loop's thread, must not wait, and is told of what is on disk. A verdict may come again; `unknown`
-    never comes. Beware of `ignored` of an impression whose outcome is `withheld`: it says only that the agent did
+    It is called on the loop's thread, must not wait, and is told of what is on disk. A verdict may come again, but
+    `unknown` never comes. Beware of `ignored` of an impression whose outcome is `withheld`: it says only that the agent did
     without, and is no negative; and of `asked`: a person looked at all of them, so there is no position bias.
     """
 

@@ -17,7 +17,7 @@ from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.signals import FEATURES
 from recalld_daemon.recall.types import Focus
 from recalld_daemon.store.reader import open_reader
-from recalld_daemon.store.rows import ImpressionRecord, RecallRecord, SessionRecord
+from recalld_daemon.store.rows import ImpressionRecord, Outcome, RecallRecord, SessionRecord
 from recalld_daemon.store.writer import Writer, open_writer
 
 ASKED = query_of(Focus(user_text="which port does the ledger service listen on?"))
@@ -70,7 +70,7 @@ def writer(tmp_path: Path) -> Writer:
         yield writer
 
 
-def shown(writer: Writer, session: str, passage_id: int, at: float) -> str:
+def shown(writer: Writer, session: str, passage_id: int, at: float, outcome: Outcome = "won") -> str:
     record = SessionRecord(
         id=session, scope=1, host="", client="", cwd="", opened_at=at, last_seen_at=at, closed_at=None, boundary=1,
         turn=1, calls=0, won=1, slipped=0, silent=0,
@@ -82,7 +82,7 @@ def shown(writer: Writer, session: str, passage_id: int, at: float) -> str:
     writer.record_recall(asked)
     impression = ImpressionRecord(
         id=f"i-{session}-{passage_id}", recall=asked.id, session=session, passage=passage_id, path="p", start=0, end=1,
-        text="t", rank=1, score=0.0, probability=0.5, stage="late", outcome="won", boundary=1, shown_at=at,
+        text="t", rank=1, score=0.0, probability=0.5, stage="late", outcome=outcome, boundary=1, shown_at=at,
     )  # fmt: skip
     writer.record_impressions([impression])
     return impression.id
@@ -103,3 +103,14 @@ def test_sessions_count_and_use_forgives(writer: Writer, tmp_path: Path) -> None
         assert watch.read().passages == {}
         shown(writer, "s9", note, at=30.0)
         assert watch.read().passages == {note: Ignored(1)}
+        writer.record_feedback("i-s9-" + str(note), "acted", at=40.0)
+        assert watch.read().passages == {}
+
+
+def test_no_answer_to_a_question_that_a_person_was_asked_is_no_blame(writer: Writer, tmp_path: Path) -> None:
+    _, (note,) = writer.remember("The ledger service listens on port 8080.", at=1.0)
+    writer.record_feedback(shown(writer, "s1", note, at=10.0, outcome="asked"), "bad", at=11.0)
+    with open_reader(tmp_path / "db") as reader:
+        assert HabitWatch(reader).read().passages == {}
+        writer.record_feedback(shown(writer, "s2", note, at=20.0), "bad", at=21.0)
+        assert HabitWatch(reader).read().passages == {note: Ignored(1, bad=1)}

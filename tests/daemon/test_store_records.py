@@ -231,6 +231,20 @@ def test_resent_feedback_counts_once(writer: Writer, reader: Reader) -> None:
     assert [verdict.verdict for verdict in reader.feedback("i1")] == ["good", "used", "bad"]
 
 
+def test_what_is_unknown_is_no_judgement_and_goes_with_its_recall(writer: Writer, reader: Reader) -> None:
+    writer.touch_session(SessionRecord("s1"))
+    for n in range(4):
+        writer.record_recall(replace(RECALL, id=f"r{n}"))
+        writer.record_impressions([replace(SHOWN, id=f"i{n}", recall=f"r{n}")])
+        writer.record_feedback(f"i{n}", "unknown", at=1.0)
+    writer.record_feedback("i1", "good", at=2.0)
+    assert writer.prune(recalls_kept=1) == 2
+    assert [recall.id for recall in reader.recalls("s1")] == ["r3", "r1"]
+    assert [row.verdict for row in reader.feedback("i1")] == ["good"]
+    assert [row.verdict for row in reader.feedback("i3")] == ["unknown"]
+    assert writer.check() == []
+
+
 def test_the_log_is_bounded_but_what_was_judged_stays(writer: Writer, reader: Reader) -> None:
     writer.touch_session(SessionRecord("old", last_seen_at=1.0))
     writer.touch_session(SessionRecord("s1", last_seen_at=2.0))

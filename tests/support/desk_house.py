@@ -99,6 +99,7 @@ class DeskHouse:
     journal: Journal
     router: KeptRouter
     recaller: ScriptedRecaller
+    answers: Answers
     _ids: int = 0
 
     def say(self, message: wire.FromAgent, identity: bytes = b"one") -> None:
@@ -183,4 +184,4 @@ def _house(writer: Any, reader: Reader, words: dict[str, int], nursery: trio.Nur
     )
     desk.recalls = Recalls(lambda: recaller, reader, settings, desk.answered, withhold=desk.withheld)  # type: ignore[arg-type,return-value]
     nursery.start_soon(desk.watching.serve)
-    return DeskHouse(desk, book, reader, journal, router, recaller)
+    return DeskHouse(desk, book, reader, journal, router, recaller, answers)

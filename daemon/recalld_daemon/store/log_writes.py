@@ -1,7 +1,7 @@
 """Sessions, recalls, impressions and feedback: what was asked, shown, and made of it.
 
 The log of recalls is bounded; feedback is not, since learning lives on it: an impression that was judged, and the
-recall it came from, are kept for as long as the feedback is.
+recall it came from, are kept for as long as the feedback is. `unknown` is no judgement, and goes with its recall.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ _RECALL = _upsert("recalls", "id", [field.name for field in fields(RecallRecord)
 _IMPRESSION = _upsert("impressions", "id", [field.name for field in fields(ImpressionRecord)])
 _FEEDBACK = """INSERT INTO feedback(key, impression, verdict, at) VALUES (?, ?, ?, ?)
     ON CONFLICT(key) DO NOTHING"""
+_OLD_UNKNOWN = """DELETE FROM feedback WHERE verdict = 'unknown' AND impression IN
+    (SELECT i.id FROM impressions i JOIN recalls r ON r.id = i.recall
+     WHERE r.number <= (SELECT number FROM recalls ORDER BY number DESC LIMIT 1 OFFSET ?))"""
 _OLD_RECALLS = """DELETE FROM recalls
     WHERE number <= (SELECT number FROM recalls ORDER BY number DESC LIMIT 1 OFFSET ?)
     AND NOT EXISTS (SELECT 1 FROM impressions i JOIN feedback f ON f.impression = i.id WHERE i.recall = recalls.id)"""
@@ -69,6 +72,7 @@ class LogWrites(Transactions):
     def prune_log(self, recalls_kept: int, sessions_kept: int) -> int:
         """Drop old recalls with their impressions, then old closed sessions; returns how many recalls went."""
         with self.transaction():
+            self._run(_OLD_UNKNOWN, (recalls_kept,))
             gone = self._run(_OLD_RECALLS, (recalls_kept,)).rowcount
             self._run(_OLD_SESSIONS, (sessions_kept,))
         return gone
