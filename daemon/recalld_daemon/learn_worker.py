@@ -60,6 +60,7 @@ class LearnWorker(WorkerProcess):
         )  # fmt: skip
         self.state.phase = "resting"
         self._wanted = trio.Event()
+        self._lives = 0  # begun
         self._life = trio.CancelScope()
         self._opened = ""  # the key of what this life has open
 
@@ -102,19 +103,23 @@ class LearnWorker(WorkerProcess):
         self._life.cancel()
 
     async def _link_for_work(self) -> Link:
+        """Waits for the next life where this one is ending. Raises StepFailed where that can't begin."""
         self._wanted.set()
-        restarts = self.state.restarts
-        while (link := self._link) is None:
-            if self.state.phase == "stopped" or self.state.restarts > restarts:
+        lives = self._lives
+        while (link := self._link) is None or link.lost:
+            failed = self.state.phase == "restarting" and self._lives > lives
+            if failed or self.state.phase == "stopped":
                 raise StepFailed(f"learn worker {self.state.phase}: {self.state.detail}")
             await self._changed.wait()
         return link
 
     async def _until_wanted(self) -> None:
         await self._wanted.wait()
+        self._wanted = trio.Event()
+        self._lives += 1
 
     async def _serve(self, link: Link) -> bool:
-        self._wanted, self._opened = trio.Event(), ""
+        self._opened = ""
         self._enter("ready", "")
         with trio.CancelScope() as self._life:
             await link.run()

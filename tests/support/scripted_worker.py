@@ -1,7 +1,8 @@
 """A real worker process with a scripted encoder: the text it is asked to encode says how it is to behave.
 
-Run as `python scripted_worker.py live|bulk`. Its model is "missing" or anything else, its vectors tell the length of
-the text, and "wait:FIFO" blocks until somebody opens that FIFO for writing. Its cross-encoder takes one text a step.
+Run as `python scripted_worker.py live|bulk|learn`. Its model is "missing" or anything else, its vectors tell the
+length of the text, and "wait:FIFO" blocks until somebody opens that FIFO for writing. Its cross-encoder takes one text
+a step. What it learns is how many lessons there were, and a lesson's key says how it is to behave.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from recalld_daemon import worker_learning
 from recalld_daemon.models import encoder, files, reranker
 from recalld_daemon.worker import main
+from recalld_daemon.worker_wire import LearnOpen, LearnOpened, LearnStep, LearnStepped
 
 
 class ScriptedEncoder:
@@ -75,6 +78,27 @@ class ScriptedReranker:
     begin = ScriptedReranking
 
 
+class ScriptedLessons:
+    """Its state is the number of steps and whom it opened for; the adapter is the promoted one's bytes, unread."""
+
+    def open(self, request: LearnOpen) -> LearnOpened:
+        if request.state == b"refuse":
+            raise ValueError("this state is none")
+        self._promoted = request.promoted
+        self._steps = int(request.state.partition(b" ")[0] or 0)
+        self._key = request.key
+        return LearnOpened(id=request.id)
+
+    def step(self, request: LearnStep) -> LearnStepped:
+        ScriptedEncoder().encode_query(request.key)
+        self._steps += 1
+        state = f"{self._steps} {self._key}".encode()
+        return LearnStepped(
+            id=request.id, adapter=self._promoted, state=state, loss=1.0, drift=0.0, ms=1.0, steps=self._steps,
+            held=False, reverted="", held_mrr=0.0, promoted_mrr=0.0, held_pairs=0,
+        )  # fmt: skip
+
+
 def load_cross(settings: reranker.RerankerSettings, progress: Callable[[str, int, int], None]) -> ScriptedReranker:
     progress("reading the cross script", 0, 0)
     if settings.model == "missing":
@@ -98,4 +122,5 @@ def load(
 if __name__ == "__main__":
     encoder.load_encoder = load  # type: ignore[assignment]
     reranker.load_reranker = load_cross  # type: ignore[assignment]
+    worker_learning.Lessons = ScriptedLessons  # type: ignore[assignment,misc]
     main()
