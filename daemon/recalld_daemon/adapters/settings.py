@@ -42,13 +42,33 @@ class OnlineSettings:
     loss: LossSettings = LossSettings()
     learning_rate: float = 1e-3
     replay: int = 7  # earlier pairs beside the new one in each step
-    kept: int = 512  # pairs in the buffer
+    kept: int = 256  # pairs in the buffer; 6 KB each, and all of it is saved after a step
+    negatives: int = 6  # kept of each pair, the nearest to its query
     most_gradient: float = 1.0  # norm to which a step's gradient is clipped
     most_drift: float = 0.5  # mean distance of f(q) from the promoted version's, over the buffer's queries
     held_every: int = 8  # each eighth pair is never learned from: the validation slice
     held_kept: int = 64
     least_held: int = 8  # of the slice, before a fall is believed
     most_fall: float = 0.02  # of the slice's mean reciprocal rank below the promoted version's: back to that
+
+
+@dataclass(frozen=True, slots=True)
+class FitSettings:
+    """Of the nightly fit. Flat around these on conversations whose questions were held out (docs/benchmarks.md)."""
+
+    shape: ShapeSettings = ShapeSettings()
+    loss: LossSettings = LossSettings()
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4  # decoupled, as in AdamW
+    dropout: float = 0.1  # of the hidden layer
+    batch: int = 64  # queries
+    sampled: int = 512  # further memories that each batch is told apart from
+    mined: int = 8  # negatives of its own per query and batch
+    epochs: int = 60
+    patience: int = 8  # epochs without a better MRR on the pairs that say when to stop
+    slow_weight: float = 0.1  # w_s and w_f, while f_V is trained; what it is used with is fitted afterwards
+    fast_weight: float = 0.1
+    seed: int = 0
 
 
 def key_of(*settings: Any, **more: str | int | float) -> str:

@@ -1,0 +1,67 @@
+"""The design's loss: be near the memory that helped, a little near its subject, and not far from where the query was.
+
+L = w * (InfoNCE(f(q), m+) + 0.2 * InfoNCE(f(q), s+) + 0.5 * |f(q) - q|^2), temperature 0.05. InfoNCE (van den Oord et
+al. 2018) tells the right one apart from all others in the batch; what is probably right as well (another gold of the
+same query, or nearly as near to the query as the gold: the 0.95 rule) is no other. The third part keeps the adapter a
+small shift: without it the first may turn the whole space.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from recalld_daemon.adapters.settings import LossSettings
+
+_NEVER = float("-inf")
+
+
+def info_nce(scores: Tensor, right: Tensor, weights: Tensor, temperature: float) -> Tensor:
+    """Weighted mean of -log softmax(scores / temperature) at the right column.
+
+    scores: (n, c), -inf where a column is no other; right: (n,) column; weights: (n,).
+    """
+    losses = functional.cross_entropy(scores / temperature, right, reduction="none")  # (n,)
+    return (losses * weights).sum() / weights.sum()
+
+
+def others(cosines: Tensor, right: Tensor, known: Tensor | None, near_gold: float) -> Tensor:
+    """(n, c) bool: which columns each query is told apart from; its right one too.
+
+    cosines: (n, c) of the plain query with the plain column; known: (n, c) bool, columns that are right as well.
+    """
+    gold = cosines.gather(1, right[:, None])  # (n, 1)
+    allowed = cosines < near_gold * gold
+    if known is not None:
+        allowed &= ~known
+    return allowed.scatter(1, right[:, None], torch.ones_like(right[:, None], dtype=torch.bool))
+
+
+def masked(scores: Tensor, allowed: Tensor) -> Tensor:
+    return scores.masked_fill(~allowed, _NEVER)
+
+
+def three_parts(
+    scores: Tensor,
+    right: Tensor,
+    shifted: Tensor,
+    plain: Tensor,
+    weights: Tensor,
+    settings: LossSettings,
+    subjects: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> Tensor:
+    """The loss of a batch. scores: (n, c), masked; shifted: (n, d) f(q); plain: (n, d) q.
+
+    subjects: of those queries whose gold has one: (which queries (k,), vectors (s, d), right row of each (k,)).
+    """
+    near = (shifted - plain).square().sum(dim=1)  # (n,)
+    loss = info_nce(scores, right, weights, settings.temperature)
+    loss = loss + settings.near_weight * (near * weights).sum() / weights.sum()
+    if subjects is not None and settings.subject_weight:
+        asked, vectors, own = subjects
+        if len(vectors) > 1:
+            by_subject = shifted[asked] @ vectors.T  # (k, s)
+            part = info_nce(by_subject, own, weights[asked], settings.temperature)
+            loss = loss + settings.subject_weight * part
+    return loss
