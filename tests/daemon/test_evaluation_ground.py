@@ -12,7 +12,7 @@ import trio
 
 from log_house import DAY, DIMS, NOON, LogHouse, MadeEncoder
 from recalld_daemon.config import Config
-from recalld_daemon.evaluation.ground import NoGround, load_live, open_ground, query_from
+from recalld_daemon.evaluation.ground import NoGround, load_live, open_ground
 from recalld_daemon.evaluation.judge import Candidate, TrainedOn, judge, marks_of, report_of
 from recalld_daemon.evaluation.judge import Result as Judged
 from recalld_daemon.evaluation.questions import Question, read_log
@@ -23,7 +23,7 @@ from recalld_daemon.paths import home_under
 from recalld_daemon.ranking.features import FEATURES
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.cascade import Recaller
-from recalld_daemon.recall.query import query_of
+from recalld_daemon.recall.query import query_from, query_of
 from recalld_daemon.recall.types import Answer, Focus, QueryEncoding, View
 from recalld_daemon.store.errors import StoreError
 from store_samples import passage

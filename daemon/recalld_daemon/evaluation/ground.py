@@ -8,7 +8,6 @@ beside it.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,16 +31,14 @@ from recalld_daemon.ranking.ranker import RANK_LIMIT
 from recalld_daemon.recall import gate
 from recalld_daemon.recall.adapted import adapted
 from recalld_daemon.recall.adapter import Adapter
-from recalld_daemon.recall.query import terms_of
+from recalld_daemon.recall.query import query_from
 from recalld_daemon.recall.stages import Parts, Stages, recall_now
-from recalld_daemon.recall.types import Answer, Float32, Query, QueryEncoding
-from recalld_daemon.recall.words import words_of
+from recalld_daemon.recall.types import Answer, Float32, QueryEncoding
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import FROZEN, EncoderRecord
 
 DENSE_LIMIT = 1_000  # of the dense ranking: what is deeper has a reciprocal rank of a thousandth
-_TOOL = re.compile(r"[A-Za-z_][\w-]*: ")  # how a query of a tool call begins: its name is no term
 
 Progress = Callable[[str, int, int], None]  # phase, done, of how many
 
@@ -243,15 +240,3 @@ def load_live(home: Home, config: Config, progress: Progress) -> LiveEncoder:
         threads=1,
     )  # fmt: skip
     return load_encoder(settings, "live", progress)
-
-
-def query_from(text: str) -> Query:
-    """A logged query's text as a query again.
-
-    The log keeps no terms: which words were its head's and which its context's is lost, so all count as the head's.
-
-    >>> query_from("bash: git push origin main").terms
-    ('origin', 'push', 'main', 'git')
-    """
-    subject = text[found.end() :] if (found := _TOOL.match(text)) else text
-    return Query(text, terms_of(subject), " ".join(words_of(text)))

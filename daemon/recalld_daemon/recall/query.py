@@ -46,6 +46,7 @@ _SMALLTALK = word_set(
 _REDIRECTION = re.compile(r"(?:\s[12&]?>{1,2}\s?(?:&[12]|/dev/null))+(?!\S)")
 _HASH = re.compile(r"\b(?=[0-9a-f-]*[0-9])[0-9a-f]{7,}(?:-[0-9a-f]{4,})*\b")
 _PATH = re.compile(r"(?:(?<=\s)|^|(?<=[\"'=(]))(?:[~.]{0,2}/)?(?:[\w.@+-]+/)+[\w.@+-]+")
+_TOOL = re.compile(r"[A-Za-z_][\w-]*: ")  # how a query of a tool call begins: its name is no term
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -70,6 +71,18 @@ def query_of(focus: Focus) -> Query:
     subject = head.partition(": ")[2] if tool and focus.tool_name else head  # a tool's name is no subject
     terms, key = terms_of(subject, " ".join(context)), " ".join(words_of(text))
     return Query(text=text, terms=terms, key=key, opened=opened_by(focus) if tool else ())
+
+
+def query_from(text: str) -> Query:
+    """A logged query's text as a query again.
+
+    The log keeps no terms: which words were its head's and which its context's is lost, so all count as the head's.
+
+    >>> query_from("bash: git push origin main").terms
+    ('origin', 'push', 'main', 'git')
+    """
+    subject = text[found.end() :] if (found := _TOOL.match(text)) else text
+    return Query(text, terms_of(subject), " ".join(words_of(text)))
 
 
 def render_tool(name: str, args: str) -> str:
