@@ -52,7 +52,7 @@ class Interests:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One pass: mean loss, MRR on the pairs that say when to stop, |W2| and |b2| of f_Q, how many pairs it learned from."""
+    """One pass: mean loss, MRR on the pairs that say when to stop, |W2| and |b2| of f_Q, pairs learned from."""
 
     loss: float
     mrr: float
