@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recalld {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_demo, _add_replay, _add_config, _add_keys):
+    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_config, _add_keys):
         add(commands)
     return parser
 
@@ -232,6 +232,28 @@ def _replay(arguments: argparse.Namespace) -> int:
         undated=arguments.undated,
         limit=arguments.limit,
     )
+
+
+# ---------------------------------------------------------------- eval
+
+
+def _add_eval(commands: Any) -> None:
+    from recalld_daemon.evaluation.command import DOES, MORE, add_flags
+
+    parser = _command(commands, "eval", DOES, MORE, _eval)
+    _add_config_flag(parser)
+    parser.add_argument("--home", metavar="DIR", type=Path, help="data, models and configuration are under DIR")
+    parser.add_argument("--model-cache", metavar="DIR", type=Path, help="where prepared models are kept")
+    add_flags(parser)
+
+
+def _eval(arguments: argparse.Namespace) -> int:
+    from recalld_daemon.evaluation.command import run_eval
+
+    _bound_threads()
+    home = _home(arguments)
+    path = arguments.config or (home.config_file if home.config_file.exists() else None)
+    return run_eval(arguments, home, load_config(path))
 
 
 # ---------------------------------------------------------------- config

@@ -22,7 +22,7 @@ from recalld_daemon.evaluation.questions import Question
 from recalld_daemon.learned import Learned
 from recalld_daemon.recall.types import Float64, Int64
 
-Tick = Callable[[int, int], None]  # questions answered, of how many
+Tick = Callable[[int, int], None]  # questions that the present candidate has answered, of how many
 
 
 class TrainedOn(Exception):
@@ -100,24 +100,21 @@ def judge(
     every = [champion, *challengers]
     for candidate in challengers:
         refuse_trained(candidate, questions)
-    total, results = len(every) * len(questions), []
-    for place, candidate in enumerate(every):
-        done = place * len(questions)
-        results.append(answered(ground, candidate, questions, lambda n, done=done: tick(done + n, total)))  # type: ignore[misc]
+    results = [answered(ground, candidate, questions, tick) for candidate in every]
     known = len(trained_among(champion, questions))
     notes = [f"the champion was trained on {known} of these questions, which flatters it"] if known else []
     return replace(report_of(results, questions), notes=notes)
 
 
 def answered(
-    ground: Ground, candidate: Candidate, questions: Sequence[Question], tick: Callable[[int], None] = lambda n: None
+    ground: Ground, candidate: Candidate, questions: Sequence[Question], tick: Tick = lambda done, total: None
 ) -> Result:
     """One candidate's figures. The final order is the recall's own, by score: nothing is sorted afterwards."""
     whole, dense = [], []
-    for n, question in enumerate(questions):
+    for n, question in enumerate(questions, 1):
         whole.append(ground.ranked(question, candidate.learned))
         dense.append(ground.dense(question, candidate.learned))
-        tick(n + 1)
+        tick(n, len(questions))
     golds = [question.gold for question in questions]
     return Result(candidate.name, figures_of(whole, golds), figures_of(dense, golds))
 

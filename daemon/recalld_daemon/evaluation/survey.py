@@ -1,0 +1,235 @@
+"""All that `recalld eval` finds out, in one document of numbers and texts: what is judged, how, and how sure it is.
+
+With fewer questions than adapters are ever trained on, nothing is trained: plain search and what is live are judged on
+all of them, and the document says so. What was learned is judged on held-out questions alone: on the newest, as in use,
+and on random ones, each once, which flatters whatever is learned since the same subjects stand on both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from recalld_daemon.evaluation.bootstrap import of_difference, of_mean
+from recalld_daemon.evaluation.ground import Ground
+from recalld_daemon.evaluation.judge import Candidate, Report, Result, answered, refuse_trained, report_of
+from recalld_daemon.evaluation.metrics import MAIN, dense_figures, joined
+from recalld_daemon.evaluation.pairset import pairset_of
+from recalld_daemon.evaluation.questions import Asked, Effect, Log, Question, folds, read_log, split_by_time
+from recalld_daemon.evaluation.trained import Fit, candidates_of, fit_adapters, pairs_of
+from recalld_daemon.learned import PLAIN, read_learned
+from recalld_daemon.recall.types import Float64
+from recalld_daemon.store.rows import FROZEN
+
+FOLDS = 3  # of the random split: each takes three fits
+HELD = 0.25  # of the chronological split: of 200 questions 50, whose interval is some +-0.05 wide
+BINS = 10
+PARTS_OF_CURVE = (0.25, 0.5, 0.75, 1.0)
+LEAST_HELD = 10  # held-out questions, below which an interval says nothing
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """least: questions from which on something is trained; curve: the learning curve too; fit: how adapters are
+    fitted."""
+
+    least: int = 200
+    folds: int = FOLDS
+    curve: bool = False
+    seed: int = 0
+    fit: Fit = field(default=fit_adapters)
+
+
+def survey(ground: Ground, wish: Wish, progress: Progress = lambda phase, done, total: None) -> dict[str, Any]:
+    """The whole document. Raises StoreError."""
+    began = time.monotonic()
+    log = read_log(ground.reader)
+    enough = len(log.questions) >= max(wish.least, 2)
+    document: dict[str, Any] = {
+        "memory": _memory(ground),
+        "log": {
+            "questions": len(log.questions), "unanswered": len(log.unanswered), "unlabelled": log.unlabelled,
+            "gone": log.gone, "impressions": dict(log.counts),
+        },
+        "needed": wish.least, "trained": enough, "notes": notes_of(log, wish),
+    }  # fmt: skip
+    if enough:
+        document["splits"] = _splits(ground, log.questions, wish, progress)
+    elif log.questions:
+        document["splits"] = {"untrained": _judged(ground, [([], log.questions)], None, "untrained", progress)}
+    if enough and wish.curve:
+        document["curve"] = learning_curve(ground, log.questions, wish, progress)
+    document["passing"] = _passing(ground, log, progress)
+    document["effect"] = effect(log.effect)
+    document["reliability"] = reliability(log.probabilities, log.useful)
+    document["versions"] = versions(ground)
+    document["seconds"] = round(time.monotonic() - began, 1)
+    return document
+
+
+def notes_of(log: Log, wish: Wish) -> list[str]:
+    """What a reader must know before the figures."""
+    found = []
+    n = len(log.questions)
+    if not n:
+        found.append("no question in the log has an answer yet: nothing was used, acted on or found good")
+    elif n < wish.least:
+        found.append(
+            f"{n} distinct questions have an answer; adapters are trained from {wish.least} on ([learning] "
+            "least_queries, or --min): only what needs no training is judged"
+        )
+    if n and n * HELD < LEAST_HELD:
+        found.append(f"with {n} questions no interval says much")
+    if n:
+        found.append("a log knows only what was shown, which flatters the version that showed it")
+    return found
+
+
+# ---------------------------------------------------------------- splits
+
+Split = tuple[list[Question], list[Question]]
+
+
+def _splits(ground: Ground, questions: list[Question], wish: Wish, progress: Progress) -> dict[str, Any]:
+    by_time = [split_by_time(questions, HELD)]
+    at_random = list(folds(questions, wish.folds, wish.seed))
+    return {
+        "chronological": _judged(ground, by_time, wish.fit, "chronological", progress),
+        "random": _judged(ground, at_random, wish.fit, "random", progress),
+    }
+
+
+def _judged(ground: Ground, splits: Sequence[Split], fit: Fit | None, name: str, progress: Progress) -> dict[str, Any]:
+    """fit None: nothing is trained, what is live is judged as it is."""
+    parts: dict[str, list[Result]] = {}
+    for number, (training, held) in enumerate(splits, 1):
+        label = name if len(splits) == 1 else f"{name}, fold {number} of {len(splits)}"
+        for candidate in _candidates(ground, training, fit, partial(_told, progress, label)):
+            refuse_trained(candidate, held)
+            tick = partial(progress, f"{label}: judging {candidate.name}")
+            parts.setdefault(candidate.name, []).append(answered(ground, candidate, held, tick))
+    whole = [each for each in parts.items() if len(each[1]) == len(splits)]  # what each fold could fit
+    results = [
+        Result(name, joined([part.recall for part in own]), joined([part.dense for part in own])) for name, own in whole
+    ]
+    report: Report = report_of(results, [question for _, held in splits for question in held])
+    return {"learned_from": [len(training) for training, _ in splits], **report.to_json()}
+
+
+def _told(progress: Progress, label: str, what: str) -> None:
+    progress(f"{label}: fitting {what}", 0, 0)
+
+
+def _candidates(
+    ground: Ground, training: list[Question], fit: Fit | None, tell: Callable[[str], None]
+) -> Iterator[Candidate]:
+    yield Candidate("plain", PLAIN)
+    if fit is not None:
+        yield from candidates_of(ground, training, tell, fit)
+        return
+    live = ground.reader.live_snapshot()
+    if live is not None and live[0] == ground.encoder and live[1] != FROZEN:
+        yield Candidate(f"version {live[1]}", read_learned(ground.reader, *live))
+
+
+def learning_curve(ground: Ground, questions: list[Question], wish: Wish, progress: Progress) -> list[dict[str, Any]]:
+    """f_Q by the number of questions it learned from, the oldest first, on the same newest ones."""
+    training, held = split_by_time(questions, HELD)
+    target = pairset_of(held, ground.reader, ground.encode, ground.encoder)
+    found = [_point(0, dense_figures(target)[MAIN], target.groups)]
+    for share in PARTS_OF_CURVE:
+        part = training[: max(2, round(share * len(training)))]
+        progress("learning curve", len(part), len(training))
+        f_q = wish.fit(*pairs_of(ground, part), "q").query
+        found.append(_point(len(part), dense_figures(target, f_q)[MAIN], target.groups))
+    return found
+
+
+def _point(pairs: int, values: Float64, groups: Any) -> dict[str, Any]:
+    mean = of_mean(values, groups)
+    return {"questions": pairs, "mrr": round(mean.gain, 4), "low": round(mean.low, 4), "high": round(mean.high, 4)}
+
+
+# ---------------------------------------------------------------- what needs no training
+
+
+def _passing(ground: Ground, log: Log, progress: Progress) -> dict[str, Any]:
+    """Of questions without an answer and of those with one: for how many something passes the gate, by plain search."""
+
+    def share(asked: Sequence[Asked], phase: str) -> dict[str, Any]:
+        passed = []
+        for n, each in enumerate(asked, 1):
+            passed.append(float(bool(ground.passing(each))))
+            progress(phase, n, len(asked))
+        groups = np.array([each.group for each in asked])
+        return _share(np.array(passed, np.float64), groups)
+
+    return {
+        "unanswered": share(log.unanswered, "gate, without an answer"),
+        "answered": share(log.questions, "gate, with an answer"),
+    }
+
+
+def effect(seen: Effect) -> dict[str, Any]:
+    """How often what passed the gate was used where it was shown, and where it was withheld at random."""
+    shown_groups, withheld_groups = np.array(seen.shown_groups), np.array(seen.withheld_groups)
+    difference = of_difference(seen.shown, seen.withheld, groups=(shown_groups, withheld_groups))
+    return {
+        "shown": _share(seen.shown, shown_groups),
+        "withheld": _share(seen.withheld, withheld_groups),
+        "difference": difference.to_json(),
+    }
+
+
+def reliability(probabilities: Float64, useful: Float64) -> dict[str, Any]:
+    """bins: [mean probability, share that helped, n] by rising probability, equally many in each. error: the mean
+    distance of the two (expected calibration error)."""
+    order = np.argsort(probabilities, kind="stable")
+    parts = [part for part in np.array_split(order, min(BINS, len(order))) if len(part)] if len(order) else []
+    bins = [[float(probabilities[part].mean()), float(useful[part].mean()), len(part)] for part in parts]
+    error = sum(abs(p - share) * n for p, share, n in bins) / len(order) if len(order) else None
+    rounded = [[round(p, 4), round(share, 4), n] for p, share, n in bins]
+    return {"bins": rounded, "error": None if error is None else round(error, 4), "n": len(order)}
+
+
+def versions(ground: Ground) -> list[dict[str, Any]]:
+    """The versions of what was learned: when, what, how far the keys have drifted, how large the adapters are."""
+    found = []
+    for record in ground.reader.versions(ground.encoder):
+        learned = ground.learned(record.version)
+        norms = learned.query.norms if learned.query is not None else (0.0, 0.0)
+        found.append(
+            {
+                "version": record.version, "at": record.created_at, "live": record.live, "why": record.why,
+                "drift": round(record.drift, 5), "w2": round(norms[0], 4), "b2": round(norms[1], 4),
+                "metrics": _json_of(record.metrics),
+            }
+        )  # fmt: skip
+    return found
+
+
+def _memory(ground: Ground) -> dict[str, Any]:
+    live = ground.reader.live_snapshot()
+    version = live[1] if live is not None and live[0] == ground.encoder else FROZEN
+    return {"passages": ground.reader.counts()["passages"], "encoder": ground.record.model or ground.record.fingerprint,
+            "version": version}  # fmt: skip
+
+
+def _share(values: Float64, groups: Any) -> dict[str, Any]:
+    found = of_mean(values, groups)
+    return {"n": found.n, "share": round(found.gain, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {}
