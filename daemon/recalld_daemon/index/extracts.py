@@ -1,8 +1,9 @@
 """What was extracted, in memory, kept equal to the store: facts, subjects, times.
 
 Like the catalogue it reads for itself what it must learn, and makes up later for what could not be read. Words, names
-and times need no encoder; `attach` says whose vectors are searched, `embedded` that some are new. Nothing of it is
-saved: it is read from the store again at each start.
+and times need no encoder; `attach` says whose vectors are searched, `embedded` that some are new. Another snapshot's
+vectors are read beside those (`prepare`) and take their place at one moment (`swap`). Nothing of it is saved: it is
+read from the store again at each start.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ class ExtractsState:
     memory_bytes: int
 
 
+@dataclass(slots=True)
+class _Held:
+    """Facts and subjects by the vectors of one space. space: (encoder, snapshot); None: without vectors."""
+
+    facts: FactTable
+    subjects: SubjectTable
+    space: tuple[int, int] | None = None
+
+
 class Extracts:
     """Empty until `fill`, which may run beside announcements: whatever comes last was read last.
 
@@ -41,13 +51,22 @@ class Extracts:
     """
 
     def __init__(self, reader: Reader) -> None:
-        self.facts = FactTable()
-        self.subjects = SubjectTable()
         self.whens = WhenTable()
+        self._held = _Held(FactTable(), SubjectTable())
+        self._beside: _Held | None = None
         self._reader = reader
-        self._space: tuple[int, int] | None = None  # encoder, snapshot
         self._behind: dict[int, None] = {}
         self._changing = threading.RLock()
+
+    @property
+    def facts(self) -> FactTable:
+        """In the space that is searched now; after a `swap` it is another one."""
+        return self._held.facts
+
+    @property
+    def subjects(self) -> SubjectTable:
+        """Likewise."""
+        return self._held.subjects
 
     def learn(self, ids: Sequence[int]) -> None:
         """Read what was extracted from these passages, and know it; what was known of them is replaced."""
@@ -69,27 +88,52 @@ class Extracts:
 
     def embedded(self, hashes: Sequence[bytes]) -> None:
         """There are vectors of these texts now, some of facts or of names perhaps."""
-        if self._space is None or not hashes:
+        spaces = self._spaces()
+        if not spaces or not hashes:
             return
         with self._changing:
             try:
                 facts, subjects = self._reader.lines_of(hashes)
-                vectors = self._reader.line_vectors(hashes, *self._space)
+                vectors = [self._reader.line_vectors(hashes, *space) for _, space in spaces]
             except StoreError as error:
                 log.error("vectors of facts were not learnt: %s", error)
                 return
-            self.facts.add_vectors(facts, vectors)
-            self.subjects.add_vectors([(row.id, vectors[row.hash]) for row in subjects if row.hash in vectors])
+            for (held, _), found in zip(spaces, vectors, strict=True):
+                held.facts.add_vectors(facts, found)
+                held.subjects.add_vectors([(row.id, found[row.hash]) for row in subjects if row.hash in found])
 
     def attach(self, encoder: int, snapshot: int) -> None:
         """From now on search the vectors of this space; reads those there are. Raises StoreError."""
+        held = self._held
         with self._changing:
-            self._space = (encoder, snapshot)
-            self.facts.drop_vectors()
-            self.subjects.drop_vectors()
-        for batch in self._reader.walk_passages():
-            with self._changing:
-                self._add_vectors(batch)
+            held.space = (encoder, snapshot)
+            held.facts.drop_vectors()
+            held.subjects.drop_vectors()
+        self._read(held, (encoder, snapshot))
+
+    def prepare(self, encoder: int, snapshot: int) -> None:
+        """Read another space's vectors beside those that are searched, and keep both, until `swap` or `abandon`.
+
+        Raises StoreError.
+        """
+        self.abandon()
+        beside = _Held(self.facts.beside(), self.subjects.beside(), (encoder, snapshot))
+        self._beside = beside
+        self._read(beside, (encoder, snapshot))
+
+    def swap(self) -> None:
+        """What was prepared is what is searched. Takes no time, and waits for no change under way."""
+        if self._beside is not None:
+            old, self._held, self._beside = self._held, self._beside, None
+            old.facts.retire()
+            old.subjects.retire()
+
+    def abandon(self) -> None:
+        """What was prepared is not needed."""
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.facts.retire()
+            beside.subjects.retire()
 
     def fill(self) -> None:
         """Learn all that the store holds; seconds at 100,000 passages. Raises StoreError."""
@@ -128,18 +172,25 @@ class Extracts:
         self.facts.add(facts)
         self.whens.add(moments, whens)
         self.subjects.add(subjects, [links, more])
-        if self._space is not None:
-            self._add_vectors(ids)
+        for held, space in self._spaces():
+            self._add_vectors(held, space, ids)
 
-    def _add_vectors(self, ids: Sequence[int]) -> None:
+    def _spaces(self) -> list[tuple[_Held, tuple[int, int]]]:
+        """Those whose vectors are kept."""
+        return [(held, held.space) for held in (self._held, self._beside) if held is not None and held.space]
+
+    def _read(self, held: _Held, space: tuple[int, int]) -> None:
+        for batch in self._reader.walk_passages():
+            with self._changing:
+                self._add_vectors(held, space, batch)
+
+    def _add_vectors(self, held: _Held, space: tuple[int, int], ids: Sequence[int]) -> None:
         """Of the facts of these passages, and of their subjects that are here."""
-        if self._space is None:
-            return
         facts = self._reader.facts_of(ids)
-        self.facts.add_vectors(facts, self._reader.line_vectors(facts.hashes, *self._space))
+        held.facts.add_vectors(facts, self._reader.line_vectors(facts.hashes, *space))
         subjects = self._reader.subjects_of(sorted(set(self._reader.links_of(ids).subjects.tolist())))
-        vectors = self._reader.line_vectors([row.hash for row in subjects], *self._space)
-        self.subjects.add_vectors([(row.id, vectors[row.hash]) for row in subjects if row.hash in vectors])
+        vectors = self._reader.line_vectors([row.hash for row in subjects], *space)
+        held.subjects.add_vectors([(row.id, vectors[row.hash]) for row in subjects if row.hash in vectors])
 
     def _remove(self, ids: Sequence[int]) -> None:
         self.facts.remove(ids)

@@ -1,8 +1,10 @@
 """Facts in memory: by their words, by their vectors, and whose passage each is.
 
 A fact is found, its passage is returned, with the score of the best of its facts. The words need no encoder and are
-there at once; vectors follow as they are made. With more vectors than MOST_SEARCHED in view a search by meaning would
-take longer than a race allows: it then finds nothing, but any passage can still be scored.
+there at once; vectors follow as they are made. Two tables may know the same facts by the vectors of two spaces, while
+one takes the other's place: words and owners are one, and a search sees one space only. With more vectors than
+MOST_SEARCHED in view a search by meaning would take longer than a race allows: it then finds nothing, but any passage
+can still be scored.
 """
 
 from __future__ import annotations
@@ -60,17 +62,44 @@ NOTHING = LaneHits(np.empty(0, np.int64), np.empty(0, np.float32))
 _NONE = np.empty(0, np.int64)
 
 
-class FactTable:
-    """Searched by any number of threads while one changes it."""
+class _Known:
+    """What all spaces have in common."""
 
     def __init__(self) -> None:
         self.words = WordIndex()
-        self._parents = Parents.of(_NONE, _NONE)
+        self.parents = Parents.of(_NONE, _NONE)
+        self.changing = threading.RLock()
+        self.tables: list[FactTable] = []  # one per space
+
+
+class FactTable:
+    """Searched by any number of threads while one changes it."""
+
+    def __init__(self, known: _Known | None = None) -> None:
+        self._known = known or _Known()
+        self._changing = self._known.changing
         self._vectors: Mapping[int, ScopeIndex] = {}
-        self._changing = threading.RLock()
+        self._known.tables.append(self)
 
     def __len__(self) -> int:
         return len(self._parents.facts)
+
+    def beside(self) -> FactTable:
+        """The same facts in another space: without vectors yet, and equal to this one in all else from now on."""
+        return FactTable(self._known)
+
+    def retire(self) -> None:
+        """It is not kept any more: the one beside it is. Searches under way may end."""
+        if self in self._known.tables:
+            self._known.tables.remove(self)
+
+    @property
+    def words(self) -> WordIndex:
+        return self._known.words
+
+    @property
+    def _parents(self) -> Parents:
+        return self._known.parents
 
     # ------------------------------------------------------------ asking
 
@@ -132,7 +161,7 @@ class FactTable:
                 )
             )  # fmt: skip
             parents = self._parents
-            self._parents = Parents.of(
+            self._known.parents = Parents.of(
                 np.concatenate([parents.facts, rows.ids]), np.concatenate([parents.passages, rows.passages])
             )
 
@@ -162,9 +191,10 @@ class FactTable:
                 return
             self.words.remove(gone.tolist())
             kept = ~np.isin(self._parents.facts, gone)
-            self._parents = Parents.of(self._parents.facts[kept], self._parents.passages[kept])
-            table = {scope: index.without(gone) for scope, index in self._vectors.items()}
-            self._vectors = {scope: index for scope, index in table.items() if len(index)}
+            self._known.parents = Parents.of(self._parents.facts[kept], self._parents.passages[kept])
+            for one in self._known.tables:
+                table = {scope: index.without(gone) for scope, index in one._vectors.items()}
+                one._vectors = {scope: index for scope, index in table.items() if len(index)}
 
     def drop_vectors(self) -> None:
         """Another encoder: what it will make is not to be compared with what is here."""

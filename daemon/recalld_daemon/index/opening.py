@@ -51,7 +51,7 @@ def open_index(
 
 def agree(index: FaissIndex, reader: Reader, progress: Progress) -> None:
     """Forget what the store no longer has, and learn what is missing or has changed. Saves when much was learnt."""
-    held, wanted = _held(index), reader.encoded(index.encoder.id, index.snapshot)
+    held, wanted = held_rows(index), reader.encoded(index.encoder.id, index.snapshot)
     index.remove(np.setdiff1d(held["id"], wanted.ids).tolist())
     missing = _unlike(held, wanted)
     for at in range(0, len(missing), BATCH):
@@ -82,7 +82,7 @@ def _load_or_new(directory: Path, encoder: EncoderRecord, snapshot: int) -> Fais
     return index
 
 
-def _held(index: FaissIndex) -> NDArray[np.void]:
+def held_rows(index: FaissIndex) -> NDArray[np.void]:
     """(n,) HELD: what the index has, by rising id."""
     parts = []
     for scope, held in index.scopes.items():

@@ -1,7 +1,8 @@
 """Subjects in memory: their names, the vectors of those, and which passages have them.
 
 Only subjects of two passages or more are here: one alone leads nowhere that its own words do not lead. Names are looked
-up by the words of a text, one to three at a time, folded as they were when they were kept.
+up by the words of a text, one to three at a time, folded as they were when they were kept. Two tables may know the same
+subjects by the vectors of two spaces, while one takes the other's place.
 """
 
 from __future__ import annotations
@@ -109,16 +110,40 @@ def _is_in(wanted: Int64, held: Int64) -> NDArray[np.bool_]:
     return found
 
 
-class SubjectTable:
-    """Read by any number of threads while one changes it."""
+class _Known:
+    """What all spaces have in common."""
 
     def __init__(self) -> None:
         self.links = Links(_INTS, _INTS, _FLOATS, _INTS)
-        self._rows: dict[int, SubjectRow] = {}
-        self._by_name: dict[str, tuple[int, ...]] = {}
+        self.rows: dict[int, SubjectRow] = {}
+        self.by_name: dict[str, tuple[int, ...]] = {}
+        self.changing = threading.RLock()
+        self.tables: list[SubjectTable] = []  # one per space
+
+
+class SubjectTable:
+    """Read by any number of threads while one changes it."""
+
+    def __init__(self, known: _Known | None = None) -> None:
+        self._known = known or _Known()
+        self._rows, self._by_name = self._known.rows, self._known.by_name
+        self._changing = self._known.changing
         self._vectors: ScopeIndex | None = None
         self._embedded: set[int] = set()
-        self._changing = threading.RLock()
+        self._known.tables.append(self)
+
+    def beside(self) -> SubjectTable:
+        """The same subjects in another space: without vectors yet, and equal to this one in all else from now on."""
+        return SubjectTable(self._known)
+
+    def retire(self) -> None:
+        """It is not kept any more: the one beside it is. Searches under way may end."""
+        if self in self._known.tables:
+            self._known.tables.remove(self)
+
+    @property
+    def links(self) -> Links:
+        return self._known.links
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -174,7 +199,7 @@ class SubjectTable:
                 for name in _usable(subject):
                     self._by_name[name] = (*self._by_name.get(name, ()), subject.id)
             for rows in links:
-                self.links = self.links.with_links(rows)
+                self._known.links = self.links.with_links(rows)
 
     def add_vectors(self, vectors: Sequence[tuple[int, Float32]]) -> None:
         """Learn the vectors (d,) of the names of subjects; those of a subject that has one are left aside."""
@@ -195,19 +220,23 @@ class SubjectTable:
             loosened = np.unique(self.links.subjects_of(ids)[0])
             if not len(loosened):
                 return
-            self.links = self.links.without(ids)
+            self._known.links = self.links.without(ids)
             first = np.searchsorted(self.links.keys, loosened << 32)
             gone = loosened[first == np.searchsorted(self.links.keys, (loosened + 1) << 32)]
             for id in gone.tolist():
                 self._forget_names(id)
                 self._rows.pop(id, None)
-                self._embedded.discard(id)
-            if self._vectors is not None and len(gone):
-                self._vectors = self._vectors.without(gone)
+            for table in self._known.tables if len(gone) else ():
+                table._drop(gone)
 
     def drop_vectors(self) -> None:
         """Another encoder: what it will make is not to be compared with what is here."""
         self._vectors, self._embedded = None, set()
+
+    def _drop(self, gone: Int64) -> None:
+        self._embedded.difference_update(gone.tolist())
+        if self._vectors is not None:
+            self._vectors = self._vectors.without(gone)
 
     def _forget_names(self, id: int) -> None:
         before = self._rows.get(id)

@@ -1,13 +1,13 @@
 """Store and index kept equal: whatever changes a source or a vector goes to both, here, in the writer's thread.
 
 The index comes later than the store (it needs the model's fingerprint) and may be replaced; what happens before it is
-attached, or could not be written to it (its disk is full), is remembered by id and made up for. All methods are
-synchronous and called by one thread at a time.
+attached, or could not be written to it (its disk is full), is remembered by id and made up for. While another snapshot
+is prepared to take its place, that one's vectors are kept too (`prepare`, `swap`). All methods are synchronous and
+called by one thread at a time.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,17 +15,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from recalld_daemon.ingest.compare import INODE_BITS, Difference
+from recalld_daemon.ingest.following import Following
 from recalld_daemon.ingest.ports import PassageCatalogue, PassageExtracts, PassageIndex, Space
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.store.reader import Reader
+from recalld_daemon.store.rows import FROZEN
 from recalld_daemon.store.writer import Writer
 from recalld_daemon.watchers.tree import FileStat
 from recalld_daemon.worker_wire import Parsed, ParsedPassage, PassagesEncoded
 
 Missing = list[tuple[bytes, str]]  # (hash, embedded text)
-LEARN_AT_ONCE = 1_000  # passages whose vectors are read for the index at a time: about 7 MB
-
-log = logging.getLogger(__name__)
+PROJECTED_AT_ONCE = 4_096  # texts: 10 ms, in which nobody else writes
 
 
 @dataclass(slots=True)
@@ -53,18 +53,58 @@ class Keeping:
         self._undated = undated
         self._writer = writer
         self._reader = reader
-        self._index: PassageIndex | None = None
-        self.space: Space | None = None
-        self._late: dict[int, bool] = {}  # passage -> is there; what the index has not heard of yet
+        self._searched = Following(reader)
+        self._prepared: Following | None = None  # what will take its place
         self.catalogue: PassageCatalogue | None = None  # kept from when it is set; it then holds what the store holds
         self.extracts: PassageExtracts | None = None  # likewise; it may hold less, if it is being filled
 
+    @property
+    def space(self) -> Space | None:
+        """What is searched; set without an index where one is opened later."""
+        return self._searched.space
+
+    @space.setter
+    def space(self, space: Space) -> None:
+        self._searched.space = space
+
     def attach(self, space: Space, index: PassageIndex) -> None:
         """From now on `index`, which holds what the store held of `space` at some time since this was made, is kept."""
-        self.space, self._index = space, index
-        late, self._late = self._late, {}
-        self._forget([id for id, is_there in late.items() if not is_there])
-        self._learn([id for id, is_there in late.items() if is_there])
+        self._searched.attach(space, index)
+
+    def prepare(self, space: Space) -> None:
+        """From now on vectors are kept in this space too, and what its index must hear of is remembered."""
+        self._prepared = Following(self._reader, space)
+
+    def project(self, space: Space, after: bytes = b"") -> bytes | None:
+        """Keep projected vectors of some of the texts that have frozen ones only, those with hashes above `after`.
+
+        Returns the last hash, None when there was nothing to do.
+        """
+        hashes, frozen = self._reader.unprojected(space.encoder, space.snapshot, PROJECTED_AT_ONCE, after)
+        if not hashes or space.key is None:
+            return None
+        self._writer.put_projected(space.encoder, space.snapshot, hashes, space.key.apply(frozen).astype(np.float16))
+        return hashes[-1]
+
+    def catch_up_prepared(self, index: PassageIndex) -> None:
+        """Tell `index`, read from the store since `prepare`, what came meanwhile; from now on it is kept as well."""
+        if self._prepared is None or self._prepared.space is None:
+            raise RuntimeError("nothing is prepared: call prepare first")
+        self._prepared.attach(self._prepared.space, index)
+
+    def swap(self) -> None:
+        """What was prepared is what is searched, and the index of before is not kept any more."""
+        if self._prepared is None or self._prepared.index is None:
+            raise RuntimeError("nothing is prepared: call prepare and catch_up_prepared first")
+        self._searched, self._prepared = self._prepared, None
+
+    def abandon(self) -> None:
+        """What was prepared is not needed."""
+        self._prepared = None
+
+    @property
+    def _followings(self) -> list[Following]:
+        return [one for one in (self._searched, self._prepared) if one is not None]
 
     def scope_id(self, key: str) -> int:
         return self._writer.scope_id(key) if key else GLOBAL_SCOPE
@@ -137,18 +177,27 @@ class Keeping:
             self.catalogue.learn([id for _, new in difference.moved for id in self._reader.passage_ids(new)])
 
     def missing(self, limit: int) -> Missing:
-        return self._reader.missing_vectors(self.space.encoder, self.space.snapshot, limit) if self.space else []
+        """What has no frozen vectors: the others are made from those."""
+        return self._reader.missing_vectors(self.space.encoder, FROZEN, limit) if self.space else []
 
     def count_missing(self) -> int:
-        return self._reader.count_missing(self.space.encoder, self.space.snapshot) if self.space else 0
+        return self._reader.count_missing(self.space.encoder, FROZEN) if self.space else 0
 
     def put(self, space: Space, hashes: Sequence[bytes], encoded: PassagesEncoded) -> int:
-        """Keep vectors; returns how many passages have them now."""
+        """Keep vectors, and what each space that is kept makes of them, all or nothing.
+
+        Returns how many passages have them now. `space`: the one that was searched when they were asked for.
+        """
         vectors = np.frombuffer(encoded.vectors, dtype="<f2").reshape(len(hashes), -1).astype(np.float16, copy=False)
-        ids = self._writer.put_vectors(
-            space.encoder, space.snapshot, hashes, vectors, encoded.tokens, encoded.starts, encoded.ends
-        )
-        if space == self.space:
+        with self._writer.transaction():
+            ids = self._writer.put_vectors(
+                space.encoder, FROZEN, hashes, vectors, encoded.tokens, encoded.starts, encoded.ends
+            )
+            for other in self._followings:
+                if other.space and other.space.encoder == space.encoder and other.space.key is not None:
+                    projected = other.space.key.apply(vectors.astype(np.float32)).astype(np.float16)
+                    self._writer.put_projected(space.encoder, other.space.snapshot, hashes, projected)
+        if self.space is not None and self.space.encoder == space.encoder:
             self._learn(ids)
             if self.extracts is not None and len(ids) < len(hashes):  # some are of facts, or of names
                 self.extracts.embedded(hashes)
@@ -163,28 +212,13 @@ class Keeping:
             self.catalogue.catch_up()
 
     def _learn(self, ids: Sequence[int]) -> None:
-        self._late.update(dict.fromkeys(ids, True))
-        if self._index is None or self.space is None:
-            return
-        while late := [id for id, _ in zip(self._late, range(LEARN_AT_ONCE), strict=False)]:
-            batch = self._reader.vectors_for(late, self.space.encoder, self.space.snapshot)
-            try:
-                if len(batch.ids):
-                    self._index.add(batch)
-            except OSError as error:
-                log.error("the index is %d passages behind: %s; free some space", len(self._late), error)
-                return
-            for id in late:
-                del self._late[id]
+        for following in self._followings:
+            following.learn(ids)
 
     def _forget(self, ids: Sequence[int]) -> None:
         if self.catalogue is not None:
             self.catalogue.forget(ids)
         if self.extracts is not None:
             self.extracts.forget(ids)
-        if self._index is None:
-            self._late.update(dict.fromkeys(ids, False))
-        elif ids:
-            for id in ids:
-                self._late.pop(id, None)
-            self._index.remove(ids)
+        for following in self._followings:
+            following.forget(ids)

@@ -88,6 +88,11 @@ class Ingest:
         await self._turn(lambda: self._keeping.attach(space, index))
         self._embedding.wake()
 
+    @property
+    def keeping(self) -> Keeping:
+        """Through which another snapshot is prepared and swapped in: in the writer's thread only."""
+        return self._keeping
+
     def attach_catalogue(self, catalogue: PassageCatalogue) -> None:
         """Keep `catalogue` from now on; it must hold what the store holds. In the writer's thread."""
         self._keeping.catalogue = catalogue

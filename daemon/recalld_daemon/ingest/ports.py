@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from recalld_daemon.store.rows import VectorBatch
+from recalld_daemon.recall.adapter import Adapter
+from recalld_daemon.store.rows import FROZEN, VectorBatch
 from recalld_daemon.worker_wire import Loaded, Parsed, PassagesEncoded
 
 Gate = Callable[[], Awaitable[None]]  # returns when no live recall is under way
@@ -73,10 +74,19 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Where vectors are kept: an encoder of the store, and a snapshot of it."""
+    """Where vectors are kept: an encoder of the store, and a snapshot of it. key: f_K, which makes that snapshot's
+    vectors from the frozen ones; the frozen snapshot has none. Raises ValueError where one is without the other.
+    """
 
     encoder: int
     snapshot: int
+    key: Adapter | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if (self.snapshot == FROZEN) != (self.key is None):
+            raise ValueError(
+                f"snapshot {self.snapshot} of encoder {self.encoder} {'has' if self.key else 'lacks'} a key"
+            )
 
 
 @dataclass(frozen=True, slots=True)
