@@ -94,6 +94,7 @@ Event = Shown | ToolStarted | Said | Heard | BoundaryPassed | Missed | Closed
 class Verdict:
     impression: str
     verdict: Told
+    withheld: bool = field(default=False, compare=False)
 
 
 # ---------------------------------------------------------------- the observer
@@ -208,7 +209,7 @@ class Observer:
         if told in watch.told:
             return []
         watch.told.add(told)
-        return [Verdict(watch.impression.id, told)]
+        return [Verdict(watch.impression.id, told, watch.withheld)]
 
     def _end(self, watches: Iterable[_Watch], lost: bool = False) -> list[Verdict]:
         verdicts = []

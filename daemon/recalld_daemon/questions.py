@@ -28,6 +28,7 @@ from recalld_daemon.scopes import project_of
 from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import SessionRecord
+from recalld_daemon.training_desk import TrainingDesk
 from recalld_daemon.watching import OnVerdict, nobody_learns
 from recalld_protocol import messages as wire
 
@@ -83,6 +84,8 @@ class Answers:
                 reply(await self._remember(question))
             case wire.Feedback():
                 reply(await self._feedback(question))
+            case wire.TrainAsk():
+                reply(await self._train(question))
             case _:
                 raise AssertionError(f"no question: {question!r}")
 
@@ -228,6 +231,13 @@ class Answers:
             self.on_verdict(verdict.impression, verdict.verdict)
             self.feed.emit("feedback", verdict.session, impression=verdict.impression, verdict=verdict.verdict)
         return wire.Acked()
+
+    async def _train(self, wish: wire.TrainAsk) -> wire.FromDaemon:
+        typed = search_query(wish.query) if wish.query.strip() else None
+        if typed is not None and not any(letter.isalnum() for letter in typed.text):
+            return wire.Training()
+        view = self._view(wish.session, wish.cwd, wish.all_scopes, None)
+        return await TrainingDesk(self.reader, self.journal, self.recaller).ask(wish, typed, view)
 
 
 def search_query(text: str) -> Query:

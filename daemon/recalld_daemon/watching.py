@@ -2,7 +2,8 @@
 
 Nothing here is on the way from a message to its recall: events are put on a queue, and looked at in a thread of their
 own once no recall is under way. A verdict is noted in the journal behind the impression it is of, under the key
-"<impression>/<verdict>": once, however often it is told. Invariant: `unknown` is written down, and nobody learns of it.
+"<impression>/<verdict>": once, however often it is told. Invariant: `unknown` is written down, and nobody learns of
+it, nor of what was withheld.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def nobody_learns(impression: str, verdict: str) -> None:
     what was seen (acted, used, ignored) and on `Answers` for what was said (good, bad, and what a client tells).
 
     It is called on the loop's thread, must not wait, and is told of what is on disk. A verdict may come again, but
-    `unknown` never comes. Beware of `ignored` of an impression whose outcome is `withheld`: it says only that the agent did
-    without, and is no negative; and of `asked`: a person looked at all of them, so there is no position bias.
+    `unknown` never comes, nor what was seen of a snippet that was withheld: by that showing is measured. Beware of an
+    impression whose outcome is `asked`: a person looked at all of them, so there is no position bias.
     """
 
 
@@ -108,7 +109,7 @@ class Watching:
         if told:
             await self._journal.flush()  # who learns reads the store
         for _, verdict in told:
-            if verdict.verdict != "unknown":
+            if verdict.verdict != "unknown" and not verdict.withheld:
                 self.on_verdict(verdict.impression, verdict.verdict)
 
     def _waiting(self) -> list[Happened | trio.Event]:

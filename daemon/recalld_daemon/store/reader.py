@@ -19,6 +19,7 @@ from recalld_daemon.store.log_reads import LogReads
 from recalld_daemon.store.passage_reads import PassageReads
 from recalld_daemon.store.rows import Source
 from recalld_daemon.store.texts import is_clean
+from recalld_daemon.store.training_reads import TrainingReads
 from recalld_daemon.store.vector_reads import VectorReads
 
 _PASSAGES = """SELECT p.id, s.path, s.shown_path, p.start, p."end", p.text, p.codec, p.heading, p.speaker,
@@ -43,7 +44,7 @@ _COUNTS = {
 BATCH = 500  # ids per statement
 
 
-class Reader(VectorReads, PassageReads, ExtractionReads, LogReads, LearningReads):
+class Reader(VectorReads, PassageReads, ExtractionReads, LogReads, LearningReads, TrainingReads):
     """Reads of the store. Raises StoreError; an id or path that does not exist is left out or None, never an error."""
 
     def __init__(self, path: Path) -> None:
