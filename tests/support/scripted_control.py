@@ -7,7 +7,7 @@ when somebody has subscribed, in one go.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,8 @@ from recalld_protocol.endpoints import endpoints_in, prepare_runtime_dir
 from recalld_protocol.messages import Event, FromAgent, FromDaemon, Message, Ping, Pong
 from recalld_protocol.wire import decode_from_agent, encode
 
-Answers = Mapping[type[Message], FromDaemon | bytes | None]  # None: silence; bytes: a frame as it is
+Answer = FromDaemon | bytes | None  # None: silence; bytes: a frame as it is
+Answers = Mapping[type[Message], Answer | Callable[[FromAgent], Answer]]
 PONG = Pong(epoch="e7f3", daemon="0.1.0", pid=4711)
 
 
@@ -74,6 +75,8 @@ class ScriptedControl:
         question = decode_from_agent(frame)
         self.asked.append(question)
         answer = self._answers.get(type(question))
+        if callable(answer):
+            answer = answer(question)
         if isinstance(answer, Message):
             self._router.send_multipart([route, encode(msgspec.structs.replace(answer, re=question.id))])
         elif answer is not None:

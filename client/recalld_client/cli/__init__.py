@@ -18,7 +18,7 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import ping, recall, remember, search, sessions, status, tail, verdicts, why
+from . import ping, recall, remember, search, sessions, status, tail, train, verdicts, why
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
@@ -36,6 +36,7 @@ COMMANDS: tuple[Command, ...] = (
     why.COMMAND,
     verdicts.GOOD,
     verdicts.BAD,
+    train.COMMAND,
 )
 TIMEOUT_SECONDS = 2.0
 TIMEOUT_LIMIT = 3600.0  # seconds; more is a mistake
