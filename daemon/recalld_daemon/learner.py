@@ -12,6 +12,7 @@ Invariant: whatever fails here, recalls go on with the live version's own f_Q, o
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from recalld_daemon.learn_worker import LearnWorker, Opening, StateRefused, Step
 from recalld_daemon.learned import Learned
 from recalld_daemon.learner_figures import Figures
 from recalld_daemon.lessons import Asked, Ground, Nearest, pair_of, read_asked
-from recalld_daemon.online_kept import NOTHING, Kept, adapter_of, figures_of, keep, online_key, read_kept
+from recalld_daemon.online_kept import NOTHING, Kept, adapter_of, figures_of, keep, lessons_of, online_key, read_kept
 from recalld_daemon.recall.adapted import adapted
 from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
 from recalld_daemon.recall.types import EncoderUnavailable, QueryEncoder
@@ -36,7 +37,7 @@ from recalld_daemon.worker_wire import LearnStepped
 
 POSITIVE = ("good", "used", "acted")
 QUEUE = 64  # verdicts that wait; a person gives some a minute, watching an agent some more
-KNOWN = 4_096  # lessons that are not learned again in this life; the learner's own buffer knows older ones
+KNOWN = 4_096  # lessons that are not learned again; after a restart those that the learner's buffer holds
 QUIET_SECONDS = 600.0  # without a lesson, after which the process that learns is let go
 IDLE_SECONDS = 5.0  # for which a lesson gives way to recalls, which take milliseconds: there may always be one
 
@@ -72,7 +73,8 @@ class Learner:
         self._key = ""
         self._queue: dict[str, float] = {}  # impressions, and when their verdicts came, loop seconds
         self._known: dict[str, None] = {}  # keys of lessons
-        self._wake = trio.Event()
+        self._wake, self._done = trio.Event(), trio.Event()
+        self._done.set()
         self.figures = Figures()
 
     # ------------------------------------------------------------ what the house asks
@@ -85,7 +87,10 @@ class Learner:
     def stand_on(self, ground: Ground) -> None:
         """This is live from now on."""
         self._wanted = ground
-        self._wake.set()
+        if self._enabled:
+            self._begin_work()
+        else:
+            self._ground = ground
 
     def on_verdict(self, impression: str, verdict: str) -> None:
         """A verdict was written. Never waits; of too many the oldest are dropped (the nightly cycle has them)."""
@@ -95,7 +100,11 @@ class Learner:
         if len(self._queue) > QUEUE:
             del self._queue[next(iter(self._queue))]
             self.figures.dropped += 1
-        self._wake.set()
+        self._begin_work()
+
+    async def until_done(self) -> None:
+        """Returns when all that came so far was seen to, or waits for a version to stand on."""
+        await self._done.wait()
 
     def topic(self) -> dict[str, Scalar]:
         """For status."""
@@ -134,6 +143,7 @@ class Learner:
         await trio.lowlevel.checkpoint()
         while self._wanted is self._ground and not (self._queue and self._ground):
             self._wake = trio.Event()
+            self._done.set()
             await self._wake.wait()
 
     async def _attempt(self, impression: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -151,9 +161,9 @@ class Learner:
         assert ground is not None
         key, kept = online_key(self._settings, ground), NOTHING
         self._ground, self._key, self._kept, self.figures = ground, key, kept, self.figures.anew()
-        self._known.clear()
+        self._known = {}
         kept = await trio.to_thread.run_sync(read_kept, self._reader, ground.encoder, ground.dims, key)
-        self._kept = kept
+        self._kept, self._known = kept, dict.fromkeys(lessons_of(kept.state))
         self.figures.read(kept.figures or {})
         if kept.state:
             waiting = await trio.to_thread.run_sync(self._reader.helped_after, kept.at, QUEUE)
@@ -165,7 +175,6 @@ class Learner:
         """since: when the verdict came, loop seconds."""
         ground = self._ground
         assert ground is not None
-        await self._journal.flush()  # what was seen by watching is noted, and may wait to be written
         await self._idle()
         asked = await trio.to_thread.run_sync(read_asked, self._reader, impression)
         if asked is None or asked.key in self._known:
@@ -218,13 +227,19 @@ class Learner:
             log.warning("f_Q is the promoted one again: %s", stepped.reverted)
             self._feed.emit("learning.reverted", impression=impression, why=stepped.reverted[:256])
             return
+        loss = None if math.isnan(stepped.loss) else round(stepped.loss, 4)
         self._feed.emit(
-            "learning.step", impression=impression, loss=round(stepped.loss, 4), ms=round(stepped.ms, 2),
+            "learning.step", impression=impression, loss=loss, ms=round(stepped.ms, 2),
             drift=round(stepped.drift, 4), steps=stepped.steps, held=stepped.held,
             after_ms=round(1000 * (trio.current_time() - since), 1),
         )  # fmt: skip
 
     # ------------------------------------------------------------ small
+
+    def _begin_work(self) -> None:
+        self._wake.set()
+        if self._done.is_set():
+            self._done = trio.Event()
 
     async def _idle(self) -> None:
         with trio.move_on_after(IDLE_SECONDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,8 +23,8 @@ class Figures:
     steps: int = 0
     drift: float = 0.0
     held_pairs: int = 0
-    held_mrr: float = 0.0
-    promoted_mrr: float = 0.0
+    held_mrr: float = math.nan  # while there are none
+    promoted_mrr: float = math.nan
     reverted: int = 0
     failed: int = 0
     dropped: int = 0
@@ -53,6 +54,10 @@ class Figures:
         return {
             "steps": self.steps, "step_ms_p50": round(p50, 2), "step_ms_p95": round(p95, 2),
             "drift": round(self.drift, 4), "w2": round(w2, 4), "b2": round(b2, 4), "held_pairs": self.held_pairs,
-            "held_mrr": round(self.held_mrr, 4), "promoted_mrr": round(self.promoted_mrr, 4),
+            "held_mrr": _rounded(self.held_mrr), "promoted_mrr": _rounded(self.promoted_mrr),
             "reverted": self.reverted, "failed": self.failed, "dropped": self.dropped,
         }  # fmt: skip
+
+
+def _rounded(value: float) -> float | None:
+    return None if math.isnan(value) else round(value, 4)

@@ -24,7 +24,7 @@ from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import JudgedRecord
 
 RECIPE = "lessons-1"  # grows when the same verdict makes another lesson
-NEGATIVES = 8  # of a lesson: 12 KB in the buffer; the loss has the other lessons' passages beside them
+NEGATIVES = 6  # of a lesson, as many as the buffer keeps; the loss has the other lessons' passages beside them
 BESIDE = 64  # with a subject in common, newest first: a person's name may have thousands
 NEAREST = 64  # to the query: the 0.95 rule takes those at the very top
 

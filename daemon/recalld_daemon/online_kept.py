@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from recalld_daemon.adapters.settings import OnlineSettings, key_of
+from recalld_daemon.adapters.state import notes_of
 from recalld_daemon.extract.rules import RULES
 from recalld_daemon.lessons import RECIPE, Ground
 from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
@@ -84,7 +85,15 @@ def adapter_of(data: bytes, dims: int) -> Adapter:
 def figures_of(data: bytes) -> dict[str, float]:
     """The figures in a safetensors header; empty where there are none."""
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        return {name: float(text) for name, text in header.get("__metadata__", {}).items()}
-    except (ValueError, TypeError, AttributeError):
+        return {name: float(text) for name, text in notes_of(data).items()}
+    except ValueError:
         return {}
+
+
+def lessons_of(state: bytes) -> list[str]:
+    """The keys of the lessons that a state has learned or holds out, as far back as it knows."""
+    try:
+        notes = notes_of(state)
+        return [str(key) for name in ("buffer", "held") for key in json.loads(notes.get(name, "[]"))]
+    except ValueError:
+        return []

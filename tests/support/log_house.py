@@ -61,6 +61,16 @@ class MadeEncoder:
         )
 
 
+class Unindexed:
+    """In an index's place: who asks here has an index of its own."""
+
+    def add(self, batch: object) -> None:
+        pass
+
+    def remove(self, ids: object) -> None:
+        pass
+
+
 class LogHouse:
     """A home below `directory`. live, bulk: encoders of queries and passages; the same made one unless given."""
 
@@ -75,7 +85,7 @@ class LogHouse:
         self.encoder = self.writer.encoder_id(self.live.fingerprint, dims=dims, token_dims=token_dims)
         self.writer.set_live(self.encoder, 0)
         self._keeping = Keeping(self.writer, self.reader)
-        self._keeping.space = Space(self.encoder, 0)
+        self._keeping.attach(Space(self.encoder, 0), Unindexed())
         self._numbers = iter(range(1, 1_000_000))
 
     def __enter__(self) -> LogHouse:
