@@ -2,8 +2,10 @@
 
 The store opens at once, and answers by words from then on; the catalogue (words and cards, in memory) follows in a
 moment and answers them quicker. The index needs to know the encoder, which the live worker tells when its model is
-loaded; until then recalls have the lexical lane alone. Another encoder than last time gets a
-space of its own: its vectors are made anew while words are found as before, and the old ones stay until that is done.
+loaded; until then recalls have the lexical lane alone. Another encoder than last time gets a space of its own: its
+vectors are made anew while words are found as before, and the old ones stay until that is done. What was learned goes
+live as a version (`activate`): query adapter, index, facts, ranker change together, at one moment of the loop, and a
+recall under way ends with what it began with: two spaces are never ranked together.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from typing import TypeVar
 import numpy as np
 import trio
 
+from recalld_daemon.activation import Activation, space_of
 from recalld_daemon.assembly import Wishes, parts_of
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
 from recalld_daemon.extract.rules import RULES
-from recalld_daemon.index import Catalogue, Extracts, FaissIndex, agree_catalogue, open_catalogue, open_index
+from recalld_daemon.index import Catalogue, Extracts, FaissIndex, agree_catalogue, open_catalogue
 from recalld_daemon.ingest.pipeline import Ingest
-from recalld_daemon.ingest.ports import Gate, Root, Space
+from recalld_daemon.ingest.ports import Gate, Root
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.lessons import Ground
 from recalld_daemon.paths import Home
@@ -38,13 +41,15 @@ from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.cross import CrossEncoding, from_thread
 from recalld_daemon.recall.stages import Deepener
 from recalld_daemon.recall.types import Float32, Int64, Passage, Query, View
-from recalld_daemon.store.errors import StoreBusy, StoreFull, StoreUnreadable
+from recalld_daemon.store.errors import StoreBusy, StoreError, StoreFull, StoreUnreadable
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.texts import embedded_text
 from recalld_daemon.store.writer import Writer, open_writer
+from recalld_daemon.versions import VersionRefused, searchable, searched_at_start, versions_of
 from recalld_daemon.worker_wire import Loaded
-from recalld_daemon.workers import BulkWorker, LiveWorker, WorkerState
+from recalld_daemon.workers import BulkWorker, LiveWorker
 from recalld_daemon.write_ahead import WriteAhead
+from recalld_protocol.messages import Versions
 
 SAVE_SECONDS = 120.0  # between two saves of a changed index: what a crash costs is read from the store again
 SAVE_CHANGES = 500  # of the catalogue, from which on it is saved: fewer are read again from the store in 50 ms
@@ -81,6 +86,13 @@ class Memory:
     learned: Learned = PLAIN  # the version that is live
     f_q: Callable[[Learned], Adapter | None] = lambda learned: learned.query  # its query adapter, as it is now
     stand_on: Callable[[Ground], None] = lambda ground: None  # told of each version that goes live
+    preparing: int = 0  # the version that is made ready to go live; 0: none
+    _ground: Ground | None = None  # what is searched; None before the encoder is known
+    _activation: Activation | None = None
+    _feed: EventFeed | None = None
+    _one_at_a_time: trio.Lock = field(default_factory=trio.Lock)  # opening, activating, tidying up after it
+    _retired: list[FaissIndex] = field(default_factory=list)  # searched before, and still open
+    _untidy: trio.Event = field(default_factory=trio.Event)
     _recaller: Recaller | None = None
     _indexed: trio.Event = field(default_factory=trio.Event)  # a file brought passages, of a new scope perhaps
 
@@ -94,18 +106,21 @@ class Memory:
         return cls(home, writer, reader, turns, reader.scopes(), WriteAhead(writer, turns), Extracts(reader))
 
     def close(self) -> None:
-        if self.index is not None:
-            self.index.close()
+        for index in (self.index, *self._retired):
+            if index is not None:
+                index.close()
         self.reader.close()
         self.writer.close()
 
     def recaller(self, live: LiveWorker, late_interaction: bool) -> Recaller:
         """The cascade over what is open now."""
         if self._recaller is None:
-            wishes = replace(self.wishes, late_interaction=late_interaction, cross=self._cross(live))
+            learned = self.learned  # of this recaller for good: its query adapter belongs to its index
+            cross = self._cross(live)
+            wishes = replace(self.wishes, late_interaction=late_interaction, cross=cross, learned=learned)
             parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
             self._recaller = Recaller(
-                AdaptedEncoder(live, lambda: self.f_q(self.learned)),
+                AdaptedEncoder(live, lambda: self.f_q(learned)),
                 parts.lanes,
                 parts.deepeners,
                 spreading=parts.spreading,
@@ -155,12 +170,17 @@ class Memory:
             report=self._watching(feed), gate=self.write_ahead.after(gate),
             undated=0.0 if config.undated == "always" else None,
         )  # fmt: skip
+        self._feed = feed
+        self._activation = Activation(
+            self.home.index, self.writer, self.reader, self.extracts, self.ingest.keeping, self._turn
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.ingest.run)
             nursery.start_soon(self._open_catalogue, self.ingest, feed)
             nursery.start_soon(self._fill_extracts, self.ingest)
             nursery.start_soon(partial(self._open_index, live, self.ingest, feed, config.late_interaction))
             nursery.start_soon(self._keep_saved, config)
+            nursery.start_soon(self._tidy_up, config.keep_versions)
             nursery.start_soon(self._follow_scopes, rescoped)
 
     async def _open_catalogue(self, ingest: Ingest, feed: EventFeed) -> None:
@@ -191,34 +211,122 @@ class Memory:
     async def _open_index(self, live: LiveWorker, ingest: Ingest, feed: EventFeed, late_interaction: bool) -> None:
         loaded = await live.wait_ready()
         began = time.monotonic()
-        encoder, index = await self._patiently(partial(self._opened, loaded))
-        self.opening = ""
-        await ingest.attach(Space(encoder, 0), index)
-        self.index, self._recaller = index, None
-        self.stand_on(Ground(encoder, loaded.fingerprint, loaded.dims, self.learned))
-        await self._patiently(lambda: self._turn(lambda: self.writer.set_live(encoder, 0)))
-        state = index.state()
-        for costs in (Costs(), self.costs):  # the first is cold: what it costs is not what recalls will cost
-            budget = Budget(math.inf, costs)
-            recaller = self.recaller(live, late_interaction)
-            await recaller.run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None, budget=budget)
-        gc.collect()
-        gc.freeze()  # what is open stays open: later collections need not walk it
-        feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
-        log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
-        await self._patiently(lambda: trio.to_thread.run_sync(partial(self.extracts.attach, encoder, 0)))
+        async with self._one_at_a_time:
+            ground, index = await self._patiently(partial(self._opened, loaded))
+            self.opening = ""
+            await ingest.attach(space_of(ground.encoder, ground.learned), index)
+            self._go_live(ground, index)
+            set_live = partial(self.writer.set_live, ground.encoder, ground.learned.version)
+            await self._patiently(lambda: self._turn(set_live))
+            state = index.state()
+            for costs in (Costs(), self.costs):  # the first is cold: what it costs is not what recalls will cost
+                budget = Budget(math.inf, costs)
+                recaller = self.recaller(live, late_interaction)
+                await recaller.run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None, budget=budget)
+            gc.collect()
+            gc.freeze()  # what is open stays open: later collections need not walk it
+            feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
+            log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
+            attach = partial(self.extracts.attach, ground.encoder, ground.learned.vectors)
+            await self._patiently(lambda: trio.to_thread.run_sync(attach))
+            self._untidy.set()
 
-    async def _opened(self, loaded: Loaded) -> tuple[int, FaissIndex]:
-        """The encoder's id, and its index. Raises OSError, StoreError."""
+    async def _opened(self, loaded: Loaded) -> tuple[Ground, FaissIndex]:
+        """The version that is live for this encoder, and its index. Raises OSError, StoreError."""
+        assert self._activation is not None
         encoder = await self._turn(
             lambda: self.writer.encoder_id(
                 loaded.fingerprint, dims=loaded.dims, token_dims=loaded.token_dims, model=loaded.model,
                 runtime=loaded.runtime, at=time.time(),
             )
         )  # fmt: skip
-        return encoder, await trio.to_thread.run_sync(
-            partial(open_index, self.home.index / f"encoder-{encoder}", self.reader, encoder, 0, self._progress)
-        )
+        learned = await trio.to_thread.run_sync(searched_at_start, self.reader, encoder)
+        index = await self._activation.opened(encoder, learned, self._progress)
+        return Ground(encoder, loaded.fingerprint, loaded.dims, learned), index
+
+    # ------------------------------------------------------------ versions of what was learned
+
+    async def activate(self, version: int) -> float:
+        """Search by this version from now on: a new one, an older one again, or 0, plain search. Returns ms taken.
+
+        Recalls go on meanwhile. Milliseconds where its vectors are those that are searched, else as long as its index
+        takes to be opened and compared with the store. Raises NoSuchVersion, VersionRefused, StoreError, OSError;
+        then what was live is live as before.
+        """
+        async with self._one_at_a_time:
+            before, activation = self._ground, self._activation
+            if before is None or activation is None:
+                raise VersionRefused("the encoder is not loaded yet: ask again in a moment")
+            began = time.monotonic()
+            learned = await trio.to_thread.run_sync(searchable, self.reader, before.encoder, version)
+            self.preparing = version
+            try:
+                await self._replace(before, learned, activation)
+            finally:
+                self.preparing = 0
+        ms = round((time.monotonic() - began) * 1000, 1)
+        log.info("version %d is live, after %d, in %.0f ms", version, before.learned.version, ms)
+        if self._feed is not None:
+            about: dict[str, Scalar] = {"version": version, "from": before.learned.version, "ms": ms}
+            self._feed.emit("version.activated", "", **about)
+        return ms
+
+    async def versions(self) -> Versions:
+        """What there is to go back to. Empty before the encoder is known. Raises StoreError."""
+        ground = self._ground
+        if ground is None:
+            return Versions()
+        return await trio.to_thread.run_sync(versions_of, self.reader, ground.encoder, ground.learned.version)
+
+    async def _replace(self, before: Ground, learned: Learned, activation: Activation) -> None:
+        index = None
+        if learned.vectors != before.learned.vectors:
+            await self._close_retired()  # it may be the one that is opened again
+            index = await activation.prepare(before.encoder, learned, lambda done, total: None)
+        with trio.CancelScope(shield=True):  # declared live and searched: both, or neither
+            try:
+                await self._turn(partial(activation.commit, before.encoder, learned, index))
+            except BaseException:
+                await activation.abandon(index)
+                raise
+            self._go_live(replace(before, learned=learned), index)
+            self._untidy.set()
+
+    def _go_live(self, ground: Ground, index: FaissIndex | None) -> None:
+        """In the loop's thread, at one moment: the next recall has all of it. index: None where it stays the same."""
+        if index is not None:
+            self._retired += [self.index] if self.index is not None else []
+            self.extracts.swap()
+            self.index = index
+        self._ground, self.learned, self._recaller = ground, ground.learned, None
+        self.stand_on(ground)
+
+    async def _tidy_up(self, keep: int) -> None:
+        """After a version went live: save and close the index of before, drop versions that are too old, sweep."""
+        while True:
+            await self._untidy.wait()
+            self._untidy = trio.Event()
+            async with self._one_at_a_time:
+                await self._close_retired()
+                try:
+                    if self._activation is not None and self._ground is not None:
+                        await self._activation.drop_old(self._ground.encoder, keep)
+                except (OSError, StoreError) as error:
+                    log.error("old versions were not tidied up: %s", error)
+
+    async def _close_retired(self) -> None:
+        """What was searched before is nobody's any more: saved, going back to it is quick."""
+        while self._retired:
+            old = self._retired.pop()
+            try:
+                if old.state().unsaved:
+                    await trio.to_thread.run_sync(old.save)
+            except OSError as error:
+                log.warning("the index of before was not saved: %s", error)
+            finally:
+                old.close()
+
+    # ------------------------------------------------------------ small
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Again and again while the disk is full or fails: until then recalls go by words alone."""
@@ -283,45 +391,6 @@ class Memory:
             feed.emit(what, "", **data)
 
         return report
-
-    # ------------------------------------------------------------ for status
-
-    def topic(self) -> dict[str, Scalar]:
-        """`state`: starting, indexing, embedding, or ready."""
-        progress = self.ingest.progress() if self.ingest is not None else {}
-        state = self.index.state() if self.index is not None else None
-        known = self.catalogue.state() if self.catalogue is not None else None
-        return {
-            "state": self.state(), "files_done": progress.get("files_done", 0),
-            "files_total": progress.get("files_total", 0), "embedded": state.passages if state else 0,
-            "unembeddable": progress.get("passages_unembeddable", 0), "snapshot": 0,
-            "kinds": ", ".join(sorted(set(state.kinds.values()))) if state else "",
-            "memory_mb": round(state.memory_bytes / 1e6, 1) if state else 0.0,
-            "token_mb": round(state.token_bytes / 1e6, 1) if state else 0.0,
-            "unsaved": state.unsaved if state else 0,
-            "catalogued": known.passages if known else 0, "speakers": known.speakers if known else 0,
-            "catalogue_mb": round(known.memory_bytes / 1e6, 1) if known else 0.0,
-        }  # fmt: skip
-
-    def state(self) -> str:
-        if self.ingest is None:
-            return "starting"
-        if self.write_ahead.held:
-            return "waiting for a reader of the store"
-        progress = self.ingest.progress()
-        if not progress["idle"]:
-            return "indexing"
-        if self.index is None:
-            return self.opening or "waiting for the model"
-        return "ready" if progress["all_embedded"] else "embedding"
-
-    def line(self, live: WorkerState) -> str:
-        """One line for systemd's STATUS and the log."""
-        model = "model ready" if live.phase == "ready" else f"model {live.phase}: {live.detail}".rstrip(": ")
-        topic = self.topic()
-        files = f"files {topic['files_done']}/{topic['files_total']}"
-        waiting = f", {self.backlog} passages to embed" if topic["state"] == "embedding" else ""
-        return f"{model}; {topic['state']}; {files}{waiting}"
 
 
 def _as_embedded(passage: Passage) -> str:

@@ -34,6 +34,7 @@ from recalld_daemon.learn_worker import LearnWorker
 from recalld_daemon.learner import Learner
 from recalld_daemon.lock import AlreadyRunning, held_lock
 from recalld_daemon.memory import Memory
+from recalld_daemon.memory_topic import line_of, topic_of
 from recalld_daemon.notify import Notifier
 from recalld_daemon.paths import Home, transcripts_dir
 from recalld_daemon.questions import Answers, Reply, Topics
@@ -253,7 +254,7 @@ class Service:
     async def _status_line(self, parts: Parts) -> None:
         last = ""
         while True:
-            line = parts.memory.line(parts.live.state)
+            line = line_of(parts.memory, parts.live.state)
             if line != last:
                 self._notifier.status(line)
                 log.info("%s", line)
@@ -269,7 +270,7 @@ class Service:
                 "uptime_seconds": round(time.time() - self._began, 1),
             },
             "models": models_topic(live, bulk),
-            "index": memory.topic(),
+            "index": topic_of(memory),
             "queue": {
                 "recalls_running": parts.recalls.active, "notes_waiting": parts.journal.waiting,
                 "notes_dropped": parts.journal.dropped, "passages_to_embed": memory.backlog,

@@ -15,6 +15,7 @@ from recalld_daemon import memory as memory_module
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed
 from recalld_daemon.memory import Memory
+from recalld_daemon.memory_topic import topic_of
 from recalld_daemon.paths import home_under
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.types import Answer, EncoderUnavailable, Focus, View
@@ -76,7 +77,7 @@ def test_what_is_remembered_is_found_at_once_without_any_model(tmp_path: Path) -
         assert await found(memory, "zeppelin mooring") == []
         await memory.kick(ids)
         assert await found(memory, "zeppelin mooring") == ids  # by its stem: FTS5 has none
-        assert memory.topic()["catalogued"] == 1
+        assert topic_of(memory)["catalogued"] == 1
 
     serving(tmp_path, body)
 
@@ -92,7 +93,7 @@ def test_until_the_catalogue_is_open_the_store_answers(tmp_path: Path) -> None:
         assert await found(memory, "where is the zeppelin") == ids
 
     trio.run(main)
-    assert memory.topic()["catalogued"] == 0
+    assert topic_of(memory)["catalogued"] == 0
     memory.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from recalld_daemon import activation as activation_module
 from recalld_daemon import memory as memory_module
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed
@@ -54,7 +55,7 @@ def test_the_index_is_opened_once_the_disk_has_room(tmp_path: Path, monkeypatch:
             raise refusals.pop()
         return open_index(*arguments)
 
-    monkeypatch.setattr(memory_module, "open_index", opening)
+    monkeypatch.setattr(activation_module, "open_index", opening)
     monkeypatch.setattr(memory_module, "RETRY_SECONDS", 0)
     monkeypatch.setattr("gc.freeze", lambda: None)  # it would outlast the test
     home = home_under(tmp_path)

@@ -13,7 +13,7 @@ from recalld_daemon.index.faiss_index import FaissIndex
 from recalld_daemon.index.interface import IndexState, VectorIndex
 from recalld_daemon.index.lane import DenseLane
 from recalld_daemon.index.opening import agree, learn, open_index
-from recalld_daemon.index.verify import differs
+from recalld_daemon.index.verify import finds_nearest, holds_all
 from recalld_daemon.index.words import WordIndex
 
 __all__ = [
@@ -29,7 +29,8 @@ __all__ = [
     "WordIndex",
     "agree",
     "agree_catalogue",
-    "differs",
+    "finds_nearest",
+    "holds_all",
     "learn",
     "open_catalogue",
     "open_index",
