@@ -153,7 +153,7 @@ def with_learner(
             nursery.start_soon(learner.serve)
             house = LearnerHouse(learner, log, heard, journal, ground_of(log, learned), own)
             learner.stand_on(house.ground)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 await house.rest()
                 await body(house)
             nursery.cancel_scope.cancel()
