@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recalld_daemon.adapters.pairs import PairSet
 from recalld_daemon.evaluation import bootstrap, metrics
-from recalld_daemon.evaluation.bootstrap import Verdict, better, of_difference, of_mean
+from recalld_daemon.evaluation.bootstrap import Verdict, better, of_difference, of_mean, of_share
 from recalld_daemon.evaluation.metrics import dense_figures, figures_of, joined, means
 from recalld_daemon.recall.adapter import Adapter, unit
 
@@ -132,8 +132,7 @@ def test_of_too_few_nothing_can_be_said() -> None:
     assert better(np.zeros(1), np.ones(1)) == Verdict(1.0, -1.0, 1.0, 1)
     assert better(np.zeros(0), np.zeros(0)) == Verdict(0.0, -1.0, 1.0, 0)
     assert not better(np.zeros(1), np.ones(1)).is_better
-    assert of_difference(np.ones(1), np.zeros(50)).low == -1.0
-    assert of_difference(np.ones(0), np.zeros(50)).n == 0
+    assert of_difference(of_share(np.ones(0)), of_share(np.zeros(50))) == Verdict(0.0, -1.0, 1.0, 0)
 
 
 def test_questions_of_one_conversation_are_drawn_together() -> None:
@@ -160,8 +159,21 @@ def test_champion_and_challenger_must_have_answered_the_same() -> None:
         better(np.zeros(3), np.zeros(4))
 
 
+def test_shares_are_never_certain() -> None:
+    """Of fifteen that were not used nobody may say that none ever is."""
+    none, all_ = of_share(np.zeros(15)), of_share(np.ones(15), np.arange(15) // 3)
+    assert (none.gain, none.low) == (0.0, 0.0)
+    assert 0.15 < none.high < 0.25
+    assert (all_.gain, all_.high) == (1.0, 1.0)
+    assert 0.75 < all_.low < 0.85
+    assert 0.1 < of_share(np.ones(1)).low < of_share(np.ones(1)).high == 1.0
+
+
 def test_two_samples_that_are_not_paired() -> None:
-    shown, withheld = np.r_[np.ones(60), np.zeros(40)], np.r_[np.ones(10), np.zeros(40)]
+    shown, withheld = of_share(np.r_[np.ones(60), np.zeros(40)]), of_share(np.r_[np.ones(10), np.zeros(40)])
     verdict = of_difference(shown, withheld)
     assert verdict.gain == pytest.approx(0.4)
     assert 0.2 < verdict.low < 0.4 < verdict.high < 0.6
+    assert of_difference(withheld, shown).high == pytest.approx(-verdict.low)
+    few = of_difference(of_share(np.ones(2)), of_share(np.zeros(2)))
+    assert few.low < 0.5 < few.high == 1.0

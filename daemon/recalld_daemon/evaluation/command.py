@@ -92,12 +92,12 @@ class ProgressLine:
         if not new and (not self.to.isatty() or (now - self._last < EVERY_SECONDS and done < total)):
             return
         self._phase, self._last = phase, now
-        text = f"{phase} {done}/{total}" if total else phase
         if self.to.isatty():
+            text = f"{phase} {done}/{total}" if total else phase
             self.to.write(f"\r\x1b[K{text[:100]}")
             self._open = True
         else:
-            self.to.write(f"{text}\n")
+            self.to.write(f"{phase}\n")
         self.to.flush()
 
     def end(self) -> None:

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from recalld_daemon.evaluation.bootstrap import of_difference, of_mean
+from recalld_daemon.adapters.pairs import PairSet
+from recalld_daemon.evaluation.bootstrap import Verdict, of_difference, of_mean, of_share
 from recalld_daemon.evaluation.ground import Ground
 from recalld_daemon.evaluation.judge import Candidate, Report, Result, answered, refuse_trained, report_of
 from recalld_daemon.evaluation.metrics import MAIN, dense_figures, joined
 from recalld_daemon.evaluation.pairset import pairset_of
 from recalld_daemon.evaluation.questions import Asked, Effect, Log, Question, folds, read_log, split_by_time
-from recalld_daemon.evaluation.trained import Fit, candidates_of, fit_adapters, pairs_of
-from recalld_daemon.learned import PLAIN, read_learned
+from recalld_daemon.evaluation.trained import ABLATED, Fit, candidates_of, fit_adapters, lessons_of
+from recalld_daemon.learned import PLAIN
 from recalld_daemon.recall.types import Float64
 from recalld_daemon.store.rows import FROZEN
 
@@ -59,7 +60,7 @@ def survey(ground: Ground, wish: Wish, progress: Progress = lambda phase, done, 
             "questions": len(log.questions), "unanswered": len(log.unanswered), "unlabelled": log.unlabelled,
             "gone": log.gone, "impressions": dict(log.counts),
         },
-        "needed": wish.least, "trained": enough, "notes": notes_of(log, wish),
+        "needed": wish.least, "trained": enough, "notes": notes_of(log, wish, _live(ground)),
     }  # fmt: skip
     if enough:
         document["splits"] = _splits(ground, log.questions, wish, progress)
@@ -75,7 +76,7 @@ def survey(ground: Ground, wish: Wish, progress: Progress = lambda phase, done, 
     return document
 
 
-def notes_of(log: Log, wish: Wish) -> list[str]:
+def notes_of(log: Log, wish: Wish, live: int = FROZEN) -> list[str]:
     """What a reader must know before the figures."""
     found = []
     n = len(log.questions)
@@ -88,6 +89,8 @@ def notes_of(log: Log, wish: Wish) -> list[str]:
         )
     if n and n * HELD < LEAST_HELD:
         found.append(f"with {n} questions no interval says much")
+    if n and live != FROZEN:
+        found.append(f"version {live} may have been trained on these questions, which flatters it")
     if n:
         found.append("a log knows only what was shown, which flatters the version that showed it")
     return found
@@ -121,7 +124,10 @@ def _judged(ground: Ground, splits: Sequence[Split], fit: Fit | None, name: str,
         Result(name, joined([part.recall for part in own]), joined([part.dense for part in own])) for name, own in whole
     ]
     report: Report = report_of(results, [question for _, held in splits for question in held])
-    return {"learned_from": [len(training) for training, _ in splits], **report.to_json()}
+    better = [name for name, gain in report.gains.items() if gain[MAIN].is_better]
+    chosen = next((name for name in better if not name.startswith(ABLATED)), None)  # an ablation is no candidate
+    learned_from = [len(training) for training, _ in splits]
+    return {"learned_from": learned_from, **report.to_json(), "chosen": chosen, "better": better}
 
 
 def _told(progress: Progress, label: str, what: str) -> None:
@@ -132,30 +138,34 @@ def _candidates(
     ground: Ground, training: list[Question], fit: Fit | None, tell: Callable[[str], None]
 ) -> Iterator[Candidate]:
     yield Candidate("plain", PLAIN)
+    if version := _live(ground):
+        yield Candidate(f"version {version}", ground.learned(version))
     if fit is not None:
         yield from candidates_of(ground, training, tell, fit)
-        return
+
+
+def _live(ground: Ground) -> int:
+    """The version of this encoder's that is live; FROZEN: nothing learned."""
     live = ground.reader.live_snapshot()
-    if live is not None and live[0] == ground.encoder and live[1] != FROZEN:
-        yield Candidate(f"version {live[1]}", read_learned(ground.reader, *live))
+    return live[1] if live is not None and live[0] == ground.encoder else FROZEN
 
 
 def learning_curve(ground: Ground, questions: list[Question], wish: Wish, progress: Progress) -> list[dict[str, Any]]:
     """f_Q by the number of questions it learned from, the oldest first, on the same newest ones."""
     training, held = split_by_time(questions, HELD)
     target = pairset_of(held, ground.reader, ground.encode, ground.encoder)
-    found = [_point(0, dense_figures(target)[MAIN], target.groups)]
+    found = [_point(0, dense_figures(target)[MAIN], target)]
     for share in PARTS_OF_CURVE:
         part = training[: max(2, round(share * len(training)))]
         progress("learning curve", len(part), len(training))
-        f_q = wish.fit(*pairs_of(ground, part), "q").query
-        found.append(_point(len(part), dense_figures(target, f_q)[MAIN], target.groups))
+        f_q = wish.fit(lessons_of(ground, part), "q").query
+        found.append(_point(len(part), dense_figures(target, f_q)[MAIN], target))
     return found
 
 
-def _point(pairs: int, values: Float64, groups: Any) -> dict[str, Any]:
-    mean = of_mean(values, groups)
-    return {"questions": pairs, "mrr": round(mean.gain, 4), "low": round(mean.low, 4), "high": round(mean.high, 4)}
+def _point(learned: int, values: Float64, target: PairSet) -> dict[str, Any]:
+    mean = of_mean(values, target.groups, target.weights.astype(np.float64))
+    return {"questions": learned, "mrr": round(mean.gain, 4), "low": round(mean.low, 4), "high": round(mean.high, 4)}
 
 
 # ---------------------------------------------------------------- what needs no training
@@ -170,7 +180,7 @@ def _passing(ground: Ground, log: Log, progress: Progress) -> dict[str, Any]:
             passed.append(float(bool(ground.passing(each))))
             progress(phase, n, len(asked))
         groups = np.array([each.group for each in asked])
-        return _share(np.array(passed, np.float64), groups)
+        return _share(of_share(np.array(passed, np.float64), groups))
 
     return {
         "unanswered": share(log.unanswered, "gate, without an answer"),
@@ -180,13 +190,10 @@ def _passing(ground: Ground, log: Log, progress: Progress) -> dict[str, Any]:
 
 def effect(seen: Effect) -> dict[str, Any]:
     """How often what passed the gate was used where it was shown, and where it was withheld at random."""
-    shown_groups, withheld_groups = np.array(seen.shown_groups), np.array(seen.withheld_groups)
-    difference = of_difference(seen.shown, seen.withheld, groups=(shown_groups, withheld_groups))
-    return {
-        "shown": _share(seen.shown, shown_groups),
-        "withheld": _share(seen.withheld, withheld_groups),
-        "difference": difference.to_json(),
-    }
+    shown = of_share(seen.shown, np.array(seen.shown_groups))
+    withheld = of_share(seen.withheld, np.array(seen.withheld_groups))
+    return {"shown": _share(shown), "withheld": _share(withheld),
+            "difference": of_difference(shown, withheld).to_json()}  # fmt: skip
 
 
 def reliability(probabilities: Float64, useful: Float64) -> dict[str, Any]:
@@ -217,14 +224,11 @@ def versions(ground: Ground) -> list[dict[str, Any]]:
 
 
 def _memory(ground: Ground) -> dict[str, Any]:
-    live = ground.reader.live_snapshot()
-    version = live[1] if live is not None and live[0] == ground.encoder else FROZEN
-    return {"passages": ground.reader.counts()["passages"], "encoder": ground.record.model or ground.record.fingerprint,
-            "version": version}  # fmt: skip
+    encoder = ground.record.model or ground.record.fingerprint
+    return {"passages": ground.reader.counts()["passages"], "encoder": encoder, "version": _live(ground)}
 
 
-def _share(values: Float64, groups: Any) -> dict[str, Any]:
-    found = of_mean(values, groups)
+def _share(found: Verdict) -> dict[str, Any]:
     return {"n": found.n, "share": round(found.gain, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
 
 

@@ -50,7 +50,7 @@ def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
             numbers = "".join(f"{figures[metric]:7.3f}" for metric in NAMES)
             yield f"  {candidate:16}{numbers}   {_gain(row[gains].get(MAIN))}".rstrip()
     if len(split["candidates"]) > 1:
-        yield f"better for sure: {split['chosen'] or 'none'}"
+        yield f"better than plain for sure: {', '.join(split['better']) or 'none'}"
 
 
 def _rest(document: Mapping[str, Any]) -> Iterator[str]:

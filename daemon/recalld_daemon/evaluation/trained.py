@@ -9,8 +9,10 @@ in one direction, whatever they ask.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import numpy as np
 
 from recalld_daemon.adapters.pairs import PairSet
 from recalld_daemon.evaluation.ground import Ground
@@ -22,10 +24,9 @@ from recalld_daemon.ranking.features import FEATURES
 from recalld_daemon.ranking.forest import read_forest
 from recalld_daemon.ranking.refit import TooFewLessons, refit
 from recalld_daemon.recall.adapter import Adapter
+from recalld_daemon.recall.types import Int64
 
-if TYPE_CHECKING:
-    from recalld_daemon.adapters.settings import FitSettings
-
+ABLATED = "f_Q without "  # how the ablations' names begin
 Parts = Literal["q", "qk", "qkv"]
 Tell = Callable[[str], None]
 
@@ -43,46 +44,67 @@ class Fitted(Protocol):
     def value(self) -> Adapter | None: ...
 
 
-Fit = Callable[[PairSet, PairSet, Parts], Fitted]
+Fit = Callable[["Lessons", Parts], Fitted]
 
 
-def fit_adapters(pairs: PairSet, held: PairSet, parts: Parts, settings: FitSettings | None = None) -> Fitted:
-    """As the nightly cycle fits them. Imports torch, which takes seconds."""
-    from recalld_daemon.adapters.fitting import fit
-    from recalld_daemon.adapters.settings import FitSettings
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """pairs: of the whole training part, in the order they were asked; fitted_on, stopped_by: rows of it, apart."""
 
-    fitted: Fitted = fit(pairs, held, parts, settings or FitSettings(), lambda progress: None)
-    return fitted
+    pairs: PairSet
+    fitted_on: Int64
+    stopped_by: Int64
+
+
+def fit_adapters(lessons: Lessons, parts: Parts) -> Fitted:
+    """As the nightly cycle fits them. Imports torch, which takes seconds. Raises fitting.NothingToLearn."""
+    from recalld_daemon.adapters.fitting import fit, interests_before
+
+    pairs, held = lessons.pairs.rows(lessons.fitted_on), lessons.pairs.rows(lessons.stopped_by)
+    before = interests_before(lessons.pairs)  # over all of them: what stops the fit comes after what it learns from
+    interests = (before.rows(lessons.fitted_on), before.rows(lessons.stopped_by))
+    return fit(pairs, held, parts, interests=interests)
 
 
 def candidates_of(
     ground: Ground, training: Sequence[Question], tell: Tell = lambda text: None, fit: Fit = fit_adapters
 ) -> list[Candidate]:
-    """Simplest first: f_Q, its two ablations, + f_K, + f_V, and a refitted ranker where there are lessons enough."""
-    trained = marks_of(training)
-    pairs, held = pairs_of(ground, training)
-    found = []
+    """Simplest first: f_Q, its two ablations, + f_K, + f_V, and a refitted ranker where there are lessons enough.
+
+    None where no question's gold has a vector: nothing can be trained on nothing.
+    """
+    trained, lessons, found = marks_of(training), lessons_of(ground, training), []
+
+    def add(name: str, learned: Learned) -> None:
+        found.append(Candidate(name, learned, trained))
+
+    if not len(lessons.fitted_on):
+        return []
     tell("f_Q")
-    query = fit(pairs, held, "q").query
+    query = fit(lessons, "q").query
     f_q = replace(PLAIN, query=query)
-    found.append(Candidate("+f_Q", f_q, trained))
-    found.append(Candidate("f_Q without W2", replace(f_q, query=query.without("w2")), trained))
-    found.append(Candidate("f_Q without b2", replace(f_q, query=query.without("b2")), trained))
+    add("+f_Q", f_q)
+    add(f"{ABLATED}W2", replace(f_q, query=query.without("w2")))
+    add(f"{ABLATED}b2", replace(f_q, query=query.without("b2")))
     tell("f_Q + f_K")
-    both = fit(pairs, held, "qk")
-    found.append(Candidate("+f_K", replace(PLAIN, query=both.query, key=both.key), trained))
+    both = fit(lessons, "qk")
+    add("+f_K", replace(PLAIN, query=both.query, key=both.key))
     tell("f_Q + f_K + f_V")
-    three = fit(pairs, held, "qkv")
-    found.append(Candidate("+f_V", replace(PLAIN, query=three.query, key=three.key, value=three.value), trained))
+    three = fit(lessons, "qkv")
+    add("+f_V", replace(PLAIN, query=three.query, key=three.key, value=three.value))
     tell("ranker")
     ranked = with_ranker(ground, training, f_q)
-    return found if ranked is None else [*found, Candidate("+ranker", ranked, trained)]
+    if ranked is not None:
+        add("+ranker", ranked)
+    return found
 
 
-def pairs_of(ground: Ground, training: Sequence[Question]) -> tuple[PairSet, PairSet]:
-    """(to fit on, to stop early by): the newest HELD_SHARE of the training part is the latter."""
-    fitted_on, stopped_by = split_by_time(training, HELD_SHARE)
-    return tuple(pairset_of(part, ground.reader, ground.encode, ground.encoder) for part in (fitted_on, stopped_by))  # type: ignore[return-value]
+def lessons_of(ground: Ground, training: Sequence[Question]) -> Lessons:
+    """The newest HELD_SHARE of the training part say when to stop. Raises StoreError."""
+    _, last = split_by_time(training, HELD_SHARE)
+    pairs = pairset_of(training, ground.reader, ground.encode, ground.encoder)
+    stops = np.isin(pairs.names, [question.key for question in last])
+    return Lessons(pairs, np.flatnonzero(~stops), np.flatnonzero(stops))
 
 
 def with_ranker(ground: Ground, training: Sequence[Question], learned: Learned) -> Learned | None:
