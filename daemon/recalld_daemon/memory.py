@@ -10,9 +10,7 @@ recall under way ends with what it began with: two spaces are never ranked toget
 
 from __future__ import annotations
 
-import gc
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,16 +34,17 @@ from recalld_daemon.lessons import Ground
 from recalld_daemon.paths import Home
 from recalld_daemon.recall.adapted import AdaptedEncoder
 from recalld_daemon.recall.adapter import Adapter
-from recalld_daemon.recall.budget import Budget, Costs
+from recalld_daemon.recall.budget import Costs
 from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.cross import CrossEncoding, from_thread
 from recalld_daemon.recall.stages import Deepener
-from recalld_daemon.recall.types import Float32, Int64, Passage, Query, View
+from recalld_daemon.recall.types import Float32, Int64, Passage, View
 from recalld_daemon.store.errors import StoreBusy, StoreError, StoreFull, StoreUnreadable
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.texts import embedded_text
 from recalld_daemon.store.writer import Writer, open_writer
 from recalld_daemon.versions import VersionRefused, searchable, searched_at_start, versions_of
+from recalld_daemon.warm_up import warm_up
 from recalld_daemon.worker_wire import Loaded
 from recalld_daemon.workers import BulkWorker, LiveWorker
 from recalld_daemon.write_ahead import WriteAhead
@@ -57,9 +56,6 @@ PRUNE_SECONDS = 3600.0
 RETRY_SECONDS = 10.0  # until a full or failing disk is tried again
 
 T = TypeVar("T")
-
-# The first query of a process counts how rare each word is and touches cold files: 50 ms that nobody should wait for.
-WARM_UP = Query("what did we learn about this", ("learn", "note", "error", "change", "file"), "")
 
 log = logging.getLogger(__name__)
 
@@ -219,12 +215,7 @@ class Memory:
             set_live = partial(self.writer.set_live, ground.encoder, ground.learned.version)
             await self._patiently(lambda: self._turn(set_live))
             state = index.state()
-            for costs in (Costs(), self.costs):  # the first is cold: what it costs is not what recalls will cost
-                budget = Budget(math.inf, costs)
-                recaller = self.recaller(live, late_interaction)
-                await recaller.run(WARM_UP, View(scopes=None), frozenset(), lambda answer: None, budget=budget)
-            gc.collect()
-            gc.freeze()  # what is open stays open: later collections need not walk it
+            await warm_up(partial(self.recaller, live, late_interaction), self.costs)
             feed.emit("index.open", passages=state.passages, ms=round((time.monotonic() - began) * 1000))
             log.info("index open: %d passages in %.1f s", state.passages, time.monotonic() - began)
             attach = partial(self.extracts.attach, ground.encoder, ground.learned.vectors)

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 import trio
@@ -29,6 +30,7 @@ from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import SessionRecord
 from recalld_daemon.training_desk import TrainingDesk
+from recalld_daemon.versions import NoSuchVersion, VersionRefused
 from recalld_daemon.watching import OnVerdict, nobody_learns
 from recalld_protocol import messages as wire
 
@@ -36,6 +38,16 @@ log = logging.getLogger(__name__)
 Reply = Callable[[wire.FromDaemon], None]
 ENDED_SHOWN = 50  # sessions of the log that `recallctl sessions` is told of, beside those that are open
 Topics = dict[str, dict[str, str | int | float | bool | None]]
+
+
+class Versioned(Protocol):
+    """What is searched, by versions: `memory.Memory`."""
+
+    async def versions(self) -> wire.Versions: ...
+
+    async def activate(self, version: int) -> float:
+        """Returns the milliseconds it took. Raises NoSuchVersion, VersionRefused, StoreError, OSError."""
+        ...
 
 
 @dataclass(slots=True)
@@ -52,6 +64,7 @@ class Answers:
     learned: Callable[[Sequence[int]], Awaitable[None]]
     topics: Callable[[], Topics] = dict
     on_verdict: OnVerdict = nobody_learns
+    memory: Versioned | None = None  # set by who made both
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
@@ -86,6 +99,10 @@ class Answers:
                 reply(await self._feedback(question))
             case wire.TrainAsk():
                 reply(await self._train(question))
+            case wire.VersionsAsk():
+                reply(await self._versioned().versions())
+            case wire.Activate(version=version):
+                reply(await self._activate(version))
             case _:
                 raise AssertionError(f"no question: {question!r}")
 
@@ -99,6 +116,19 @@ class Answers:
         topics["log"] = {name: counts[name] for name in ("sessions", "recalls", "impressions", "feedback")}
         topics["paths"]["database_mb"] = round(counts["bytes"] / 1e6, 1)
         return topics
+
+    def _versioned(self) -> Versioned:
+        assert self.memory is not None, "the answers were given no memory with versions"
+        return self.memory
+
+    async def _activate(self, version: int) -> wire.FromDaemon:
+        try:
+            return wire.Activated(version=version, ms=await self._versioned().activate(version))
+        except NoSuchVersion as error:
+            return wire.Problem(code="not_found", text=str(error)[:1024], of="activate")
+        except VersionRefused as error:
+            log.error("not activated: %s", error)
+            return wire.Problem(code="failed", text=str(error)[:1024], of="activate")
 
     async def _sessions(self) -> wire.Sessions:
         """The open ones, and of those that ended the ones last seen."""

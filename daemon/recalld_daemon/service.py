@@ -180,6 +180,7 @@ class Service:
             recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now, desk.withheld
         )  # fmt: skip
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner)
+        answers.memory = memory
         answers.topics = partial(self._topics, parts)
         return parts
 
