@@ -83,6 +83,7 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("--no-transcripts", action="store_true", help="leave Claude Code's transcripts alone")
     parser.add_argument("--encoder", metavar="MODEL", help="sentence-transformers model, by path or name")
     parser.add_argument("--no-late-interaction", action="store_true", help="see [recall] late_interaction")
+    parser.add_argument("--no-withholding", action="store_true", help="as with [learning] withheld_share = 0")
     parser.add_argument("--undated", choices=("changed", "always"), help="see [sources] undated; default: changed")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), help="default: info")
     parser.add_argument(
@@ -145,6 +146,8 @@ def _config(arguments: argparse.Namespace, home: Home) -> Config:
         flags["encoder"] = arguments.encoder
     if arguments.no_late_interaction:
         flags["late_interaction"] = False
+    if arguments.no_withholding:
+        flags["withheld_share"] = 0.0
     if arguments.undated:
         flags["undated"] = arguments.undated
     if arguments.log_level:

@@ -56,7 +56,7 @@ def private_daemon(
         where = endpoints(environ)
         base = home or directory / "home"
         command = [sys.executable, "-m", "recalld_daemon", "run", "--home", str(base), "--no-transcripts"]
-        command += ["--model-cache", str(_model_cache(base))]
+        command += ["--model-cache", str(_model_cache(base)), "--no-withholding"]  # what is shown here is looked at
         for root in watch:
             command += ["--watch", str(root)]
         with (directory / "log").open("w+b") as log:
