@@ -18,7 +18,7 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import ping, recall, remember, search, sessions, status, tail, train, verdicts, why
+from . import ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
@@ -37,6 +37,8 @@ COMMANDS: tuple[Command, ...] = (
     verdicts.GOOD,
     verdicts.BAD,
     train.COMMAND,
+    versions.VERSIONS,
+    versions.ROLLBACK,
 )
 TIMEOUT_SECONDS = 2.0
 TIMEOUT_LIMIT = 3600.0  # seconds; more is a mistake
