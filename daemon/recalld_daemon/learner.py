@@ -110,8 +110,11 @@ class Learner:
         """For status."""
         version = self._ground.learned.version if self._ground else 0
         adapter = self.f_q(self._ground.learned) if self._ground else None
-        state = self._worker.state.phase if self._enabled else "off"
-        return {"state": state, "version": version, "queue": len(self._queue), **self.figures.row(adapter)}
+        worker = self._worker.state
+        return {
+            "state": worker.phase if self._enabled else "off", "worker_mb": worker.row()["rss_mb"], "version": version,
+            "queue": len(self._queue), **self.figures.row(adapter),
+        }  # fmt: skip
 
     async def serve(self) -> None:
         """Until cancelled. With online learning off it returns at once."""

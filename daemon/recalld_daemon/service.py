@@ -169,7 +169,6 @@ class Service:
             nursery.start_soon(answers.answer, question, reply)
 
         desk = Desk(sockets.router, book, journal, feed, welcome, ask, nursery)
-        desk.watching.on_verdict = learner.on_verdict
         answers.on_verdict = desk.watching.on_verdict = learner.on_verdict
         settings = Settings(
             config.max_snippets, config.threshold_shift, config.false_rate, config.inject, config.withheld_share
