@@ -124,29 +124,33 @@ class _Pools:
 
 
 class _Graph:
-    """Passages and their subjects, as far as the questions need them."""
+    """Passages and their subjects, as far as the questions need them; each subject is read once."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._passages: dict[int, list[int]] = {}  # of a subject
 
     def subjects_of(self, gold: frozenset[int]) -> list[int]:
         """The subjects that gold passages share with others, rarest first."""
-        own = self._reader.links_of(sorted(gold)).subjects
-        if not len(own):
-            return []
-        subjects, counts = np.unique(self._reader.links_to(np.unique(own).tolist()).subjects, return_counts=True)
-        return [int(id) for id in subjects[np.argsort(counts, kind="stable")]]
+        own = np.unique(self._reader.links_of(sorted(gold)).subjects).tolist()
+        return sorted(own, key=lambda subject: len(self.passages_of(subject)))
 
     def related(self, gold: frozenset[int]) -> list[int]:
         """Other passages about the same, those of the rarest subject first."""
         found: dict[int, None] = {}
         for subject in self.subjects_of(gold):
-            passages = self._reader.links_to([subject]).passages.tolist()
+            passages = self.passages_of(subject)
             if len(passages) <= MOST_SHARING:
                 found.update(dict.fromkeys(passage for passage in passages if passage not in gold))
             if len(found) >= MOST_NEGATIVES:
                 break
         return list(found)[:MOST_NEGATIVES]
+
+    def passages_of(self, subject: int) -> list[int]:
+        """Those that are about a subject."""
+        if subject not in self._passages:
+            self._passages[subject] = self._reader.links_to([subject]).passages.tolist()
+        return self._passages[subject]
 
 
 class _Subjects:

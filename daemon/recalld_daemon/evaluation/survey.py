@@ -31,6 +31,7 @@ from recalld_daemon.store.rows import FROZEN
 FOLDS = 3  # of the random split: each takes three fits
 HELD = 0.25  # of the chronological split: of 200 questions 50, whose interval is some +-0.05 wide
 BINS = 10
+LEAST_IN_BIN = 20  # impressions: of fewer a share is chance
 PARTS_OF_CURVE = (0.25, 0.5, 0.75, 1.0)
 LEAST_HELD = 10  # held-out questions, below which an interval says nothing
 
@@ -200,7 +201,8 @@ def reliability(probabilities: Float64, useful: Float64) -> dict[str, Any]:
     """bins: [mean probability, share that helped, n] by rising probability, equally many in each. error: the mean
     distance of the two (expected calibration error)."""
     order = np.argsort(probabilities, kind="stable")
-    parts = [part for part in np.array_split(order, min(BINS, len(order))) if len(part)] if len(order) else []
+    count = max(1, min(BINS, len(order) // LEAST_IN_BIN))
+    parts = np.array_split(order, count) if len(order) else []
     bins = [[float(probabilities[part].mean()), float(useful[part].mean()), len(part)] for part in parts]
     error = sum(abs(p - share) * n for p, share, n in bins) / len(order) if len(order) else None
     rounded = [[round(p, 4), round(share, 4), n] for p, share, n in bins]
