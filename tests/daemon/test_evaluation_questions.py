@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +114,21 @@ def test_a_verdict_counts_by_the_chance_to_be_seen() -> None:
     ]
     assert weights == pytest.approx([1.0, 3**0.5, 2.0, 5.0])  # the last is clipped
     assert log_of([record(1, "good", rank=9, outcome="asked")], HERE).questions[0].weight == 1.0
+
+
+def test_weights_undo_that_the_first_is_looked_at_first() -> None:
+    """Passages equally useful at ranks 1 and 3, the third looked at 0.58 times as often: by weight they come out even."""
+    rng, seen = np.random.default_rng(1), {1: 0.0, 3: 0.0}
+    plain = dict(seen)
+    for n in range(6_000):
+        rank = (1, 3)[n % 2]
+        used = rng.random() < 0.5 and rng.random() < rank**-0.5
+        log = log_of([record(1, "used" if used else "ignored", rank=rank)], HERE)
+        for question in log.questions:
+            plain[rank] += 1.0
+            seen[rank] += question.weight
+    assert plain[1] > 1.5 * plain[3]
+    assert seen[1] == pytest.approx(seen[3], rel=0.1)
 
 
 def test_a_question_sees_what_could_be_seen_then() -> None:
