@@ -228,7 +228,7 @@ class Learner:
     def _say(self, stepped: LearnStepped, impression: str, since: float) -> None:
         if stepped.reverted:
             log.warning("f_Q is the promoted one again: %s", stepped.reverted)
-            self._feed.emit("learning.reverted", impression=impression, why=stepped.reverted[:256])
+            self._feed.emit("learning.reverted", why=stepped.reverted[:256], impression=impression)
             return
         loss = None if math.isnan(stepped.loss) else round(stepped.loss, 4)
         self._feed.emit(
@@ -260,5 +260,5 @@ class Learner:
 
     def _failed(self, impression: str, why: str) -> None:
         log.error("learning from %s: %s", impression or "what was kept", why)
-        self._feed.emit("learning.failed", impression=impression, why=why[:256])
+        self._feed.emit("learning.failed", why=why[:256], impression=impression)
         self.figures.failed += 1

@@ -88,3 +88,17 @@ def test_cut_to_the_width(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     (line,) = tail("--count", "1")
     assert line == "09:05:07.250  5b1f3c1e  recall.settled      outcome=ready  …"
     assert len(line) == 60
+
+
+def test_a_return_to_the_promoted_version_is_told_plainly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    why = "on 9 pairs held out its MRR is 0.763, the promoted version's 0.796"
+    reverted = Event(seq=7, at=AT, what="learning.reverted", data={"why": why, "impression": "f0cd6157.2.1-36"})
+    with ScriptedControl(tmp_path / "run", {}, [reverted]):
+        assert main(["--runtime-dir", str(tmp_path / "run"), "tail", "--count", "1"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert (
+        line == "09:05:07.250  -         learning.reverted   why=on 9 pairs held out its MRR is 0.763, the promoted …"
+    )

@@ -23,6 +23,7 @@ OUTCOME_STYLES = {
     "repeat": "dim",
     "withheld": "dim",
     "failed": "red",
+    "reverted": "yellow",
 }
 
 
