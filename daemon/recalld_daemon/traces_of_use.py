@@ -2,8 +2,8 @@
 
 A word counts as the snippet's own if nothing said it that the agent had before it. One such word proves little: talk
 about the same matter shares words by chance. So either a *name* must come again (an identifier, a path, a number of
-three digits and more that is no year: nobody hits on `berth_booking` or 5433 by chance), or two telling words near
-each other. How often chance alone does it: docs/measurements.md, "Use told from chance".
+three digits and more that is no year: nobody hits on `berth_booking` or 5433 by chance), or four of its words in a row,
+or two telling words near each other. How often chance alone does it: docs/measurements.md, "Use told from chance".
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from recalld_daemon.recall.words import STOP_WORDS, content_stems, identifiers_of, stem, weight_of, words_of
+from recalld_daemon.recall.words import (
+    STOP_WORDS,
+    content_stems,
+    identifiers_of,
+    stem,
+    total_weight,
+    weight_of,
+    words_of,
+)
 
-TELLING = 0.5  # `weight_of` a word that is seldom said of anything else ("lock", "staging"; not "create", "port")
-ENOUGH = 1.2  # of two or more such words together: two of the most ordinary among them are still chance
+TELLING = 0.4  # `weight_of` a word that is not said of everything ("lock", "staging", "port"; not "create", "branch")
+ENOUGH = 1.0  # of two or more such words together: two of the most ordinary among them are still chance
 NEAR_WORDS = 24  # within which they must come: about two lines of prose, one command
+RUN = 4  # words, as the gate counts what the conversation holds already
+LEAST_RUN = 0.8  # their `weight_of`, summed: "one of the best" could be anybody's
 LEAST_NAME = 4  # characters of an identifier
 LEAST_DIGITS = 3
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -35,10 +45,10 @@ _COMMON_FILES = re.compile(
 
 
 class Traces:
-    """What only one snippet has said so far: stems of words, with their weights, and names."""
+    """What only one snippet has said so far: stems of words, with their weights; names; runs of words."""
 
-    def __init__(self, stems: dict[str, float], names: frozenset[str]) -> None:
-        self.stems, self.names = stems, names
+    def __init__(self, stems: dict[str, float], names: frozenset[str], runs: frozenset[str]) -> None:
+        self.stems, self.names, self.runs = stems, names, runs
 
     def not_alone(self, text: str) -> None:
         """Somebody else says this."""
@@ -48,17 +58,24 @@ class Traces:
         if self.stems:
             said = content_stems(text)
             self.stems = {stem: weight for stem, weight in self.stems.items() if stem not in said}
+        if self.runs:
+            words = " ".join(words_of(text))
+            self.runs = frozenset(run for run in self.runs if not _holds(words, run))
 
     def tells(self, text: str) -> bool:
         """Whether who says this got it from the snippet."""
         lower = text.lower()
-        return any(_holds(lower, name) for name in self.names) or self._telling_words(text)
+        if any(_holds(lower, name) for name in self.names):
+            return True
+        words = words_of(text)
+        joined = " ".join(words) if self.runs else ""
+        return any(_holds(joined, run) for run in self.runs) or self._telling_words(words)
 
-    def _telling_words(self, text: str) -> bool:
+    def _telling_words(self, words: list[str]) -> bool:
         if len(self.stems) < 2:
             return False
         last: dict[str, int] = {}  # stem -> where it came last
-        for place, word in enumerate(words_of(text)):
+        for place, word in enumerate(words):
             if (found := stem(word)) in self.stems:
                 last[found] = place
                 near = [self.stems[known] for known, at in last.items() if place - at < NEAR_WORDS]
@@ -75,10 +92,21 @@ def traces_of(snippet: str, context: Iterable[str]) -> Traces:
     (['berth_booking'], True, False)
     """
     stems = {word: weight for word in content_stems(snippet) if (weight := weight_of(word)) >= TELLING}
-    traces = Traces(stems, frozenset(names_in(snippet)))
+    traces = Traces(stems, frozenset(names_in(snippet)), frozenset(runs_in(snippet)))
     for text in context:
         traces.not_alone(text)
     return traces
+
+
+def runs_in(text: str) -> list[str]:
+    """Its runs of RUN words, but for those that could stand anywhere.
+
+    >>> runs_in("is one of the many, so drain the queue")
+    ['many so drain the', 'so drain the queue']
+    """
+    words = words_of(text)
+    runs = (words[at : at + RUN] for at in range(len(words) - RUN + 1))
+    return [" ".join(run) for run in runs if total_weight(set(run)) >= LEAST_RUN]
 
 
 def names_in(text: str) -> list[str]:
