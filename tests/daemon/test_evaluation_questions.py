@@ -117,7 +117,7 @@ def test_a_verdict_counts_by_the_chance_to_be_seen() -> None:
 
 
 def test_weights_undo_that_the_first_is_looked_at_first() -> None:
-    """Passages equally useful at ranks 1 and 3, the third looked at 0.58 times as often: by weight they come out even."""
+    """Passages equally useful at ranks 1 and 3, the third less looked at: by weight they come out even."""
     rng, seen = np.random.default_rng(1), {1: 0.0, 3: 0.0}
     plain = dict(seen)
     for n in range(6_000):

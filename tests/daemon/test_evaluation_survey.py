@@ -26,7 +26,8 @@ from recalld_daemon.evaluation.ground import Ground, open_ground
 from recalld_daemon.evaluation.questions import read_log
 from recalld_daemon.evaluation.survey import Wish, effect, reliability, survey
 from recalld_daemon.evaluation.told import told
-from recalld_daemon.evaluation.trained import Lessons, candidates_of
+from recalld_daemon.evaluation.trained import Lessons, candidates_of, wanted_before
+from recalld_daemon.learned import Learned
 from recalld_daemon.recall.adapter import Adapter
 from store_samples import passage
 
@@ -140,6 +141,32 @@ def test_the_real_fit_learns_what_it_can(ground: Ground) -> None:
     assert w2.norms[1] == f_q.norms[1] > 0
     assert by_name["+f_K"].key is not None
     assert by_name["+f_V"].value is not None
+
+
+def test_what_the_user_is_after_is_known_from_before_alone(ground: Ground) -> None:
+    """The interests with which f_V is judged: nothing before the first question, never the question's own answer."""
+    questions = read_log(ground.reader).questions
+    wanted = wanted_before(ground, questions)
+    assert not wanted[questions[0].key].any()
+    changed = [*questions[:-1], replace(questions[-1], gold=frozenset({1}))]
+    again = wanted_before(ground, changed)
+    assert all(np.array_equal(wanted[key], again[key]) for key in wanted)
+    (gold,) = questions[0].gold
+    _, (vector,) = ground.reader.plain_vectors([gold], ground.encoder)
+    second = wanted[questions[1].key]
+    assert second @ vector == pytest.approx(float(np.linalg.norm(second)), rel=1e-3)
+
+
+def test_f_v_is_judged_with_what_the_user_is_after(ground: Ground) -> None:
+    questions = read_log(ground.reader).questions
+    question = questions[5]
+    plain, wanted = ground.dense(question), 50 * wanted_before(ground, questions)[question.key]
+    valued = Learned(value=Adapter.born(DIMS, hidden=4))
+    found = ground.dense(question, valued, wanted=wanted)
+    assert sorted(found) == sorted(plain)
+    assert found != plain
+    assert ground.dense(question, valued) == plain  # without knowing what that is, nothing is added
+    assert ground.dense(question, valued, wanted=np.zeros(DIMS, np.float32)) == plain
 
 
 def test_the_version_that_is_live_is_judged_beside_plain(house: LogHouse, ground: Ground) -> None:

@@ -86,6 +86,19 @@ def test_projected_it_holds_what_a_snapshot_would(house: LogHouse, tmp_path: Pat
     stored.close()
 
 
+def test_what_the_user_is_after_is_added_to_the_cosine(house: LogHouse, tmp_path: Path) -> None:
+    exact, faiss = pair(house, tmp_path)
+    faiss.close()
+    vector, wanted = house.live.encode_query("the port moved")[0], 3 * house.live.encode_query("blue lamp")[0]
+    values = exact.projected(lambda rows: -rows)
+    found = exact.search_with(vector, values, wanted, VIEWS[3], 5)
+    every = exact.search(vector, VIEWS[3], 100).ids
+    sums = exact.score(vector, every) - exact.score(wanted, every)
+    order = np.argsort(-sums, kind="stable")[:5]
+    assert found.ids.tolist() == every[order].tolist()
+    assert found.scores == pytest.approx(sums[order], abs=1e-5)
+
+
 def test_tokens_are_kept_up_to_a_bound(house: LogHouse) -> None:
     record = house.reader.encoder(house.encoder)
     assert record is not None

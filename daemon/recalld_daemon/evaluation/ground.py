@@ -81,6 +81,7 @@ class Ground:
     wishes: Wishes
     _index: MatrixIndex
     _key: Adapter | None = None
+    _valued: tuple[MatrixIndex, Adapter, MatrixIndex] | None = None
     _encodings: dict[str, QueryEncoding] = field(default_factory=dict)
     _own: dict[str, frozenset[int]] = field(default_factory=dict)
     _transcripts: dict[str, list[str]] = field(default_factory=dict)  # session -> paths
@@ -114,13 +115,21 @@ class Ground:
         """Passages as the whole recall orders them: by score, and by nothing afterwards."""
         return [candidate.passage for candidate in self.answer(asked, learned).candidates]
 
-    def dense(self, asked: Asked, learned: Learned = PLAIN, limit: int = DENSE_LIMIT) -> list[int]:
-        """Passages by cosine alone, cos(f_Q(q), f_K(m)), exactly."""
+    def dense(
+        self, asked: Asked, learned: Learned = PLAIN, limit: int = DENSE_LIMIT, wanted: Float32 | None = None
+    ) -> list[int]:
+        """Passages by cosine alone, cos(f_Q(q), f_K(m)), exactly; + wanted . f_V(f_K(m)) where there is an f_V.
+
+        wanted: (d,) what the user was after before this question, weighted (`trained.wanted_before`).
+        """
         index = self._standing_on(learned.key)
         own = self.own_transcript(asked.group)
-        vector = adapted(self.encoding(asked.text), learned.query).vector
-        found = index.search(vector, asked.view, limit + len(own)).ids.tolist()
-        return [passage for passage in found if passage not in own][:limit]
+        vector, most = adapted(self.encoding(asked.text), learned.query).vector, limit + len(own)
+        if learned.value is None or wanted is None:
+            found = index.search(vector, asked.view, most)
+        else:
+            found = index.search_with(vector, self._values(index, learned.value), wanted, asked.view, most)
+        return [passage for passage in found.ids.tolist() if passage not in own][:limit]
 
     def lesson(self, question: Question, learned: Learned = PLAIN) -> Lesson | None:
         """What the ranker would see of a question's candidates; None where there are none."""
@@ -165,9 +174,16 @@ class Ground:
         for path in paths:
             yield from self.reader.passage_ids(path)
 
+    def _values(self, index: MatrixIndex, value: Adapter) -> MatrixIndex:
+        """The index in the space of f_V over its own."""
+        if self._valued is None or self._valued[0] is not index or self._valued[1] is not value:
+            self._valued = (index, value, index.projected(value.apply))
+        return self._valued[2]
+
     def _standing_on(self, key: Adapter | None) -> MatrixIndex:
         """The index in this key's space; facts and names follow."""
         if key is not self._key:
+            self._valued = None
             self._index = self.frozen if key is None else self.frozen.projected(key.apply)
             self._key = self.reader.key = key
             self.extracts.attach(self.encoder, FROZEN)

@@ -20,7 +20,7 @@ from recalld_daemon.evaluation.metrics import MAIN, NAMES, figures_of, means
 from recalld_daemon.evaluation.pairset import groups_of
 from recalld_daemon.evaluation.questions import Question
 from recalld_daemon.learned import Learned
-from recalld_daemon.recall.types import Float64, Int64
+from recalld_daemon.recall.types import Float32, Float64, Int64
 
 Tick = Callable[[int, int], None]  # questions that the present candidate has answered, of how many
 
@@ -31,11 +31,15 @@ class TrainedOn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """name: e.g. "f_Q"; learned: as a recall would use it; trained: `marks_of` the questions it was fitted on."""
+    """name: e.g. "f_Q"; learned: as a recall would use it; trained: `marks_of` the questions it was fitted on.
+
+    wanted: question's key -> (d,) what the user was after before it, for an f_V judged by cosine.
+    """
 
     name: str
     learned: Learned
     trained: frozenset[str] = frozenset()
+    wanted: Mapping[str, Float32] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def answered(
     whole, dense = [], []
     for n, question in enumerate(questions, 1):
         whole.append(ground.ranked(question, candidate.learned))
-        dense.append(ground.dense(question, candidate.learned))
+        dense.append(ground.dense(question, candidate.learned, wanted=candidate.wanted.get(question.key)))
         tick(n, len(questions))
     golds = [question.gold for question in questions]
     return Result(candidate.name, figures_of(whole, golds), figures_of(dense, golds))

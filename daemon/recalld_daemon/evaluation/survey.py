@@ -23,7 +23,7 @@ from recalld_daemon.evaluation.judge import Candidate, Report, Result, answered,
 from recalld_daemon.evaluation.metrics import MAIN, dense_figures, joined
 from recalld_daemon.evaluation.pairset import pairset_of
 from recalld_daemon.evaluation.questions import Asked, Effect, Log, Question, folds, read_log, split_by_time
-from recalld_daemon.evaluation.trained import ABLATED, Fit, candidates_of, fit_adapters, lessons_of
+from recalld_daemon.evaluation.trained import ABLATED, Fit, candidates_of, fit_adapters, lessons_of, wanted_before
 from recalld_daemon.learned import PLAIN
 from recalld_daemon.recall.types import Float64
 from recalld_daemon.store.rows import FROZEN
@@ -100,23 +100,31 @@ def notes_of(log: Log, wish: Wish, live: int = FROZEN) -> list[str]:
 # ---------------------------------------------------------------- splits
 
 Split = tuple[list[Question], list[Question]]
+Make = Callable[[list[Question], Callable[[str], None]], list[Candidate]]
 
 
 def _splits(ground: Ground, questions: list[Question], wish: Wish, progress: Progress) -> dict[str, Any]:
     by_time = [split_by_time(questions, HELD)]
     at_random = list(folds(questions, wish.folds, wish.seed))
+    wanted = wanted_before(ground, questions)
+
+    def make(training: list[Question], tell: Callable[[str], None]) -> list[Candidate]:
+        return candidates_of(ground, training, tell, wish.fit, wanted)
+
     return {
-        "chronological": _judged(ground, by_time, wish.fit, "chronological", progress),
-        "random": _judged(ground, at_random, wish.fit, "random", progress),
+        "chronological": _judged(ground, by_time, make, "chronological", progress),
+        "random": _judged(ground, at_random, make, "random", progress),
     }
 
 
-def _judged(ground: Ground, splits: Sequence[Split], fit: Fit | None, name: str, progress: Progress) -> dict[str, Any]:
-    """fit None: nothing is trained, what is live is judged as it is."""
+def _judged(
+    ground: Ground, splits: Sequence[Split], make: Make | None, name: str, progress: Progress
+) -> dict[str, Any]:
+    """make None: nothing is trained, what is live is judged as it is."""
     parts: dict[str, list[Result]] = {}
     for number, (training, held) in enumerate(splits, 1):
         label = name if len(splits) == 1 else f"{name}, fold {number} of {len(splits)}"
-        for candidate in _candidates(ground, training, fit, partial(_told, progress, label)):
+        for candidate in _candidates(ground, training, make, partial(_told, progress, label)):
             refuse_trained(candidate, held)
             tick = partial(progress, f"{label}: judging {candidate.name}")
             parts.setdefault(candidate.name, []).append(answered(ground, candidate, held, tick))
@@ -136,13 +144,13 @@ def _told(progress: Progress, label: str, what: str) -> None:
 
 
 def _candidates(
-    ground: Ground, training: list[Question], fit: Fit | None, tell: Callable[[str], None]
+    ground: Ground, training: list[Question], make: Make | None, tell: Callable[[str], None]
 ) -> Iterator[Candidate]:
     yield Candidate("plain", PLAIN)
     if version := _live(ground):
         yield Candidate(f"version {version}", ground.learned(version))
-    if fit is not None:
-        yield from candidates_of(ground, training, tell, fit)
+    if make is not None:
+        yield from make(training, tell)
 
 
 def _live(ground: Ground) -> int:

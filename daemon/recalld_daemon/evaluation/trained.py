@@ -8,7 +8,7 @@ in one direction, whatever they ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -24,7 +24,7 @@ from recalld_daemon.ranking.features import FEATURES
 from recalld_daemon.ranking.forest import read_forest
 from recalld_daemon.ranking.refit import TooFewLessons, refit
 from recalld_daemon.recall.adapter import Adapter
-from recalld_daemon.recall.types import Int64
+from recalld_daemon.recall.types import Float32, Int64
 
 ABLATED = "f_Q without "  # how the ablations' names begin
 Parts = Literal["q", "qk", "qkv"]
@@ -67,10 +67,15 @@ def fit_adapters(lessons: Lessons, parts: Parts) -> Fitted:
 
 
 def candidates_of(
-    ground: Ground, training: Sequence[Question], tell: Tell = lambda text: None, fit: Fit = fit_adapters
+    ground: Ground,
+    training: Sequence[Question],
+    tell: Tell = lambda text: None,
+    fit: Fit = fit_adapters,
+    wanted: Mapping[str, Float32] | None = None,
 ) -> list[Candidate]:
     """Simplest first: f_Q, its two ablations, + f_K, + f_V, and a refitted ranker where there are lessons enough.
 
+    wanted: what the user was after before each question (`wanted_before`); without it f_V is not judged by cosine.
     None where no question's gold has a vector: nothing can be trained on nothing.
     """
     trained, lessons, found = marks_of(training), lessons_of(ground, training), []
@@ -91,7 +96,8 @@ def candidates_of(
     add("+f_K", replace(PLAIN, query=both.query, key=both.key))
     tell("f_Q + f_K + f_V")
     three = fit(lessons, "qkv")
-    add("+f_V", replace(PLAIN, query=three.query, key=three.key, value=three.value))
+    valued = replace(PLAIN, query=three.query, key=three.key, value=three.value)
+    found.append(Candidate("+f_V", valued, trained, wanted or {}))
     tell("ranker")
     ranked = with_ranker(ground, training, f_q)
     if ranked is not None:
@@ -105,6 +111,19 @@ def lessons_of(ground: Ground, training: Sequence[Question]) -> Lessons:
     pairs = pairset_of(training, ground.reader, ground.encode, ground.encoder)
     stops = np.isin(pairs.names, [question.key for question in last])
     return Lessons(pairs, np.flatnonzero(~stops), np.flatnonzero(stops))
+
+
+def wanted_before(ground: Ground, questions: Sequence[Question]) -> dict[str, Float32]:
+    """key -> (d,) w_s * u_slow + w_f * u_fast as they were before each question: from what helped earlier, in use and
+    not in training, so a held-out question's own gold is never in it. Raises StoreError."""
+    from recalld_daemon.adapters.fitting import USUAL, interests_before
+
+    pairs = pairset_of(questions, ground.reader, ground.encode, ground.encoder)
+    if not len(pairs):
+        return {}
+    before = interests_before(pairs)
+    rows = USUAL.slow_weight * before.slow + USUAL.fast_weight * before.fast
+    return dict(zip(pairs.names, rows.astype(np.float32), strict=True))
 
 
 def with_ranker(ground: Ground, training: Sequence[Question], learned: Learned) -> Learned | None:

@@ -48,16 +48,23 @@ class MatrixIndex:
 
     def search(self, vector: Float32, view: View, limit: int) -> LaneHits:
         """The passages within the view nearest to a unit vector (d,), best first, exactly; scores are cosines."""
+        return self._best(self._products(vector), view, limit)
+
+    def search_with(self, vector: Float32, values: MatrixIndex, wanted: Float32, view: View, limit: int) -> LaneHits:
+        """By cosine plus wanted . value: values holds the same passages in the space of f_V, wanted (d,) is what the
+        user is after, of any length. Scores are those sums."""
+        return self._best(self._products(vector) + values._products(wanted), view, limit)
+
+    def _products(self, vector: Float32) -> Float32:
+        """(n,) of every passage with a vector (d,)."""
+        blocks = [self._vectors[at : at + ROWS] for at in range(0, len(self._ids), ROWS)]
+        found = [block.astype(np.float32, copy=False) @ vector for block in blocks]
+        return np.concatenate(found or [np.empty(0, np.float32)])
+
+    def _best(self, scores: Float32, view: View, limit: int) -> LaneHits:
         seen = self._seen(view)
-        scores = np.concatenate(
-            [
-                self._vectors[at : at + ROWS].astype(np.float32, copy=False) @ vector
-                for at in range(0, len(self._ids), ROWS)
-            ]
-            or [np.empty(0, np.float32)]
-        )
-        ids, scores = best_of([(self._ids[seen], scores[seen])], limit)
-        return LaneHits(ids, scores)
+        ids, best = best_of([(self._ids[seen], scores[seen])], limit)
+        return LaneHits(ids, best)
 
     def score(self, vector: Float32, ids: Int64) -> Float32:
         """(n,) cosine of each passage, whatever its scope; nan for those without a vector."""
