@@ -263,7 +263,7 @@ class Answers:
         return wire.Acked()
 
     async def _train(self, wish: wire.TrainAsk) -> wire.FromDaemon:
-        typed = search_query(wish.query) if wish.query.strip() else None
+        typed = search_query(redact(wish.query)) if wish.query.strip() else None  # unlike a search, it is logged
         if typed is not None and not any(letter.isalnum() for letter in typed.text):
             return wire.Training()
         view = self._view(wish.session, wish.cwd, wish.all_scopes, None)

@@ -102,7 +102,7 @@ def runs_in(text: str) -> list[str]:
     """Its runs of RUN words, but for those that could stand anywhere.
 
     >>> runs_in("is one of the many, so drain the queue")
-    ['many so drain the', 'so drain the queue']
+    ['the many so drain', 'many so drain the', 'so drain the queue']
     """
     words = words_of(text)
     runs = (words[at : at + RUN] for at in range(len(words) - RUN + 1))

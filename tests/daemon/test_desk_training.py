@@ -156,6 +156,16 @@ def test_the_order_tells_nothing_and_the_rank_is_kept(tmp_path: Path) -> None:
     at_the_desk(tmp_path, TEXTS, body)
 
 
+def test_p016_a_secret_in_a_query_of_ones_own_is_not_kept_in_the_log(tmp_path: Path) -> None:
+    async def body(house: DeskHouse) -> None:
+        training = await ask(house, wire.TrainAsk(query=f"{ASK_CAPSTAN} with AKIAIOSFODNN7EXAMPLE"))
+        assert training.candidates
+        assert "AKIA" not in training.query
+        assert b"AKIAIOSFODNN7EXAMPLE" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
 @pytest.mark.parametrize("query", ["😀", "zebra crossings in winter"])
 def test_a_query_that_finds_nothing_has_no_candidates(tmp_path: Path, query: str) -> None:
     async def body(house: DeskHouse) -> None:
