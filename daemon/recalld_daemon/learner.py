@@ -168,7 +168,7 @@ class Learner:
         kept = await trio.to_thread.run_sync(read_kept, self._reader, ground.encoder, ground.dims, key)
         self._kept, self._known = kept, dict.fromkeys(lessons_of(kept.state))
         self.figures.read(kept.figures or {})
-        if kept.state:
+        if kept.state:  # from its last lesson on: several may have come at one time
             waiting = await trio.to_thread.run_sync(self._reader.helped_after, kept.at, QUEUE)
             now = trio.current_time()
             self._queue = {impression: self._queue.get(impression, now) for impression in [*waiting, *self._queue]}

@@ -94,6 +94,6 @@ def lessons_of(state: bytes) -> list[str]:
     """The keys of the lessons that a state has learned or holds out, as far back as it knows."""
     try:
         notes = notes_of(state)
-        return [str(key) for name in ("buffer", "held") for key in json.loads(notes.get(name, "[]"))]
+        return [str(key) for name in ("buffer", "held", "since") for key in json.loads(notes.get(name, "[]"))]
     except ValueError:
         return []

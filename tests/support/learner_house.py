@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import trio
 
 from log_house import DIMS, LogHouse
 from recalld_daemon.adapters.pairs import Pair
+from recalld_daemon.adapters.state import notes_of
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
 from recalld_daemon.learn_worker import Opening
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.learner import Learner
 from recalld_daemon.lessons import Ground
+from recalld_daemon.online_kept import lessons_of
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Float32, Int64, QueryEncoding, View
 from recalld_daemon.worker_state import WorkerState
 from recalld_daemon.worker_wire import LearnStepped
 from recalld_protocol.messages import Event
 from recalld_protocol.wire import decode_event
+
+
+def state_of(steps: int, lessons: Sequence[str] = ()) -> bytes:
+    """As far as the daemon reads one: a safetensors header that tells which lessons it knows."""
+    notes = {"buffer": json.dumps(list(lessons)), "steps": str(steps)}
+    header = json.dumps({"__metadata__": notes}).encode()
+    return len(header).to_bytes(8, "little") + header
+
+
+def steps_in(state: bytes) -> int:
+    return int(notes_of(state)["steps"]) if state else 0
+
 
 Script = Callable[[Opening, Pair, int], LearnStepped | Awaitable[LearnStepped]]
 
@@ -35,7 +51,7 @@ def adapter_with(bias: float) -> Adapter:
 def stepped(steps: int, adapter: Adapter | None = None, *, adapter_bytes: bytes = b"", **more: Any) -> LearnStepped:
     """What the process answers after so many steps: an adapter whose bias says how many there were."""
     fields: dict[str, Any] = {
-        "id": 1, "state": b"%d" % steps, "loss": 1.0, "drift": 0.25, "ms": 2.0, "steps": steps, "held": False,
+        "id": 1, "state": state_of(steps), "loss": 1.0, "drift": 0.25, "ms": 2.0, "steps": steps, "held": False,
         "reverted": "", "held_mrr": 0.5, "promoted_mrr": 0.5, "held_pairs": 9,
     }  # fmt: skip
     fields |= more
@@ -57,8 +73,10 @@ class ScriptedSteps:
     async def step(self, opening: Opening, pair: Pair) -> LearnStepped:
         await trio.lowlevel.checkpoint()
         self.asked.append((opening, pair))
-        answer = self.script(opening, pair, int(opening.state or 0) + 1)
-        return answer if isinstance(answer, LearnStepped) else await answer
+        found = self.script(opening, pair, steps_in(opening.state) + 1)
+        answer = found if isinstance(found, LearnStepped) else await found
+        known = lessons_of(opening.state) if opening.state else []
+        return msgspec.structs.replace(answer, state=state_of(steps_in(answer.state), [*known, pair.key]))
 
     async def run(self) -> None:
         await trio.sleep_forever()

@@ -22,7 +22,7 @@ _BESIDE = """SELECT DISTINCT o.passage FROM passage_subjects m JOIN subjects s O
     JOIN passage_subjects o ON o.subject = m.subject JOIN passages p ON p.id = o.passage
     WHERE m.passage = ? AND o.passage <> m.passage AND p.scope IN (SELECT value FROM json_each(?))
     ORDER BY o.passage DESC LIMIT ?"""
-_LESSONS_AFTER = """SELECT impression FROM feedback WHERE at > ? AND verdict IN ('good', 'used', 'acted')
+_LESSONS_AFTER = """SELECT impression FROM feedback WHERE at >= ? AND verdict IN ('good', 'used', 'acted')
     GROUP BY impression ORDER BY max(at) DESC LIMIT ?"""
 _VERSION = """SELECT n.encoder, n.version, n.created_at, n.live, n.vectors, n.state, n.why, n.metrics, n.drift,
     (SELECT coalesce(sum(length(data)), 0) FROM artefacts a WHERE a.encoder = n.encoder AND a.version = n.version) +
@@ -57,7 +57,7 @@ class LearningReads(Reads):
         return [_judged_of(row) for row in self._all(_JUDGED.format(where=where), (query,))]
 
     def helped_after(self, at: float, limit: int) -> list[str]:
-        """Impressions that were said or seen to help since then, oldest first; of more than `limit` the newest."""
+        """Impressions that were said or seen to help from then on, oldest first; of more than `limit` the newest."""
         return [str(row[0]) for row in self._all(_LESSONS_AFTER, (at, limit))][::-1]
 
     def passages_beside(self, passage: int, scopes: Sequence[int], limit: int) -> list[int]:
