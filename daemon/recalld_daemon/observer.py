@@ -21,7 +21,7 @@ from typing import Literal, assert_never
 
 from recalld_daemon.recall.query import opened_by
 from recalld_daemon.recall.types import Focus
-from recalld_daemon.traces_of_use import Traces, same_file, traces_of
+from recalld_daemon.traces_of_use import Text, Traces, same_file, traces_of
 
 Told = Literal["acted", "used", "ignored", "unknown"]
 MAX_WATCHED = 64  # per session, a few hundred bytes each: sixteen full boundaries; the oldest give way, `unknown`
@@ -139,8 +139,9 @@ class Observer:
             case Said(text):
                 return self._spoke(text)
             case Heard(text):
+                heard = Text(text)
                 for watch in self._watches.values():
-                    watch.traces.not_alone(text)
+                    watch.traces.not_alone(heard)
                 return []
             case BoundaryPassed(number):
                 return self._passed(number)
@@ -157,17 +158,17 @@ class Observer:
         if not self._watches:
             self._boundary = event.boundary - 1  # it passes after what it shows
         if not event.withheld:  # what was withheld before is no news any more if this says it
-            for watch in self._watches.values():
-                if watch.withheld:
-                    for impression in event.impressions:
-                        watch.traces.not_alone(impression.text)
+            for watch in (watch for watch in self._watches.values() if watch.withheld):
+                for impression in event.impressions:
+                    watch.traces.not_alone(Text(impression.text))
+        context = [Text(text) for text in event.context]
         for impression in event.impressions:
             if impression.id in self._watches:
                 continue
             familiar = any(_mentions(text, impression.paths) for text in event.context)
             self._watches[impression.id] = _Watch(
                 impression, event.boundary, event.boundary + self._observed, event.withheld,
-                traces_of(impression.text, event.context), familiar,
+                traces_of(impression.text, context), familiar,
             )  # fmt: skip
         return self._end(list(self._watches.values())[:-MAX_WATCHED], lost=True)
 
@@ -185,13 +186,13 @@ class Observer:
         return verdicts
 
     def _spoke(self, text: str) -> list[Verdict]:
-        verdicts = []
+        verdicts, said = [], Text(text)
         for watch in list(self._watches.values()):
             if self._boundary < watch.since:
-                watch.traces.not_alone(text)
+                watch.traces.not_alone(said)
                 continue
             watch.seen = True
-            if watch.traces.tells(text):
+            if "used" not in watch.told and watch.traces.tells(said):
                 verdicts += self._tell(watch, "used")
         return verdicts
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
+from functools import cached_property
 
 from recalld_daemon.recall.words import (
     STOP_WORDS,
@@ -44,32 +45,44 @@ _COMMON_FILES = re.compile(
 )  # names that files in many directories have
 
 
+class Text:
+    """A text that several snippets are compared with: taken apart once, as far as anybody asks."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.lower = text, text.lower()
+
+    @cached_property
+    def words(self) -> list[str]:
+        return words_of(self.text)
+
+    @cached_property
+    def joined(self) -> str:
+        return " ".join(self.words)
+
+
 class Traces:
     """What only one snippet has said so far: stems of words, with their weights; names; runs of words."""
 
     def __init__(self, stems: dict[str, float], names: frozenset[str], runs: frozenset[str]) -> None:
         self.stems, self.names, self.runs = stems, names, runs
 
-    def not_alone(self, text: str) -> None:
+    def not_alone(self, text: Text) -> None:
         """Somebody else says this."""
         if self.names:
-            lower = text.lower()
-            self.names = frozenset(name for name in self.names if not _holds(lower, name))
+            self.names = frozenset(name for name in self.names if not _holds(text.lower, name))
         if self.stems:
-            said = content_stems(text)
+            said = content_stems(text.text)
             self.stems = {stem: weight for stem, weight in self.stems.items() if stem not in said}
         if self.runs:
-            words = " ".join(words_of(text))
-            self.runs = frozenset(run for run in self.runs if not _holds(words, run))
+            self.runs = frozenset(run for run in self.runs if not _holds(text.joined, run))
 
-    def tells(self, text: str) -> bool:
+    def tells(self, text: Text) -> bool:
         """Whether who says this got it from the snippet."""
-        lower = text.lower()
-        if any(_holds(lower, name) for name in self.names):
-            return True
-        words = words_of(text)
-        joined = " ".join(words) if self.runs else ""
-        return any(_holds(joined, run) for run in self.runs) or self._telling_words(words)
+        return (
+            any(_holds(text.lower, name) for name in self.names)
+            or any(_holds(text.joined, run) for run in self.runs)
+            or self._telling_words(text.words)
+        )
 
     def _telling_words(self, words: list[str]) -> bool:
         if len(self.stems) < 2:
@@ -84,12 +97,12 @@ class Traces:
         return False
 
 
-def traces_of(snippet: str, context: Iterable[str]) -> Traces:
+def traces_of(snippet: str, context: Iterable[Text]) -> Traces:
     """What of a snippet nothing in the context says.
 
-    >>> traces = traces_of("never create an index on berth_booking without a lock timeout", ["the index is slow"])
-    >>> sorted(traces.names), traces.tells("ALTER TABLE Berth_Booking"), traces.tells("I'll create the index")
-    (['berth_booking'], True, False)
+    >>> traces = traces_of("never create an index on berth_booking without a lock timeout", [Text("the index is slow")])
+    >>> traces.tells(Text("ALTER TABLE Berth_Booking")), traces.tells(Text("I'll create the index"))
+    (True, False)
     """
     stems = {word: weight for word in content_stems(snippet) if (weight := weight_of(word)) >= TELLING}
     traces = Traces(stems, frozenset(names_in(snippet)), frozenset(runs_in(snippet)))

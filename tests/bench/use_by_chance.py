@@ -29,7 +29,7 @@ from figures import cell, share_interval
 
 from recalld_daemon import observer as ob
 from recalld_daemon.recall.words import content_stems
-from recalld_daemon.traces_of_use import traces_of
+from recalld_daemon.traces_of_use import Text, traces_of
 
 MOMENTS = 1_500
 BOUNDARIES = 4  # [learning] observed_boundaries
@@ -85,7 +85,7 @@ def told(moment: Moment, snippet: str, run: int, random: Random) -> bool:
     words = snippet.split()
     at = random.randrange(max(1, len(words) - run + 1))
     said = f"I would say that {' '.join(words[at : at + run])} is what matters"
-    return traces_of(snippet, moment.context).tells(said)
+    return traces_of(snippet, map(Text, moment.context)).tells(Text(said))
 
 
 def spans(texts: Sequence[str], random: Random) -> list[str]:
