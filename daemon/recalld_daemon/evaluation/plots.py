@@ -52,7 +52,8 @@ def _curve(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
     axes = figure.subplots()
     at, values = [row["questions"] for row in rows], [row["mrr"] for row in rows]
     axes.plot(at, values, "o-", label="f_Q")
-    axes.fill_between(at, [row["low"] for row in rows], [row["high"] for row in rows], alpha=0.2, label="95 %")
+    low, high = ([values[0] + row[end] for row in rows] for end in ("low", "high"))
+    axes.fill_between(at, low, high, alpha=0.2, label="95 % of its gain")
     axes.axhline(values[0], linestyle=":", color="grey", label="plain")
     axes.set(xlabel="questions learned from, oldest first", ylabel="MRR on the newest, by cosine alone")
     axes.legend()

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from recalld_daemon.adapters.pairs import PairSet
-from recalld_daemon.evaluation.bootstrap import Verdict, of_difference, of_mean, of_share
+from recalld_daemon.evaluation.bootstrap import Verdict, better, of_difference, of_mean, of_share
 from recalld_daemon.evaluation.ground import Ground
 from recalld_daemon.evaluation.judge import Candidate, Report, Result, answered, refuse_trained, report_of
 from recalld_daemon.evaluation.metrics import MAIN, dense_figures, joined
@@ -133,10 +133,10 @@ def _judged(
         Result(name, joined([part.recall for part in own]), joined([part.dense for part in own])) for name, own in whole
     ]
     report: Report = report_of(results, [question for _, held in splits for question in held])
-    better = [name for name, gain in report.gains.items() if gain[MAIN].is_better]
-    chosen = next((name for name in better if not name.startswith(ABLATED)), None)  # an ablation is no candidate
+    winners = [name for name, gain in report.gains.items() if gain[MAIN].is_better]
+    chosen = next((name for name in winners if not name.startswith(ABLATED)), None)  # an ablation is no candidate
     learned_from = [len(training) for training, _ in splits]
-    return {"learned_from": learned_from, **report.to_json(), "chosen": chosen, "better": better}
+    return {"learned_from": learned_from, **report.to_json(), "chosen": chosen, "better": winners}
 
 
 def _told(progress: Progress, label: str, what: str) -> None:
@@ -163,18 +163,21 @@ def learning_curve(ground: Ground, questions: list[Question], wish: Wish, progre
     """f_Q by the number of questions it learned from, the oldest first, on the same newest ones."""
     training, held = split_by_time(questions, HELD)
     target = pairset_of(held, ground.reader, ground.encode, ground.encoder)
-    found = [_point(0, dense_figures(target)[MAIN], target)]
+    plain = dense_figures(target)[MAIN]
+    found = [_point(0, plain, plain, target)]
     for share in PARTS_OF_CURVE:
         part = training[: max(2, round(share * len(training)))]
         progress("learning curve", len(part), len(training))
         f_q = wish.fit(lessons_of(ground, part), "q").query
-        found.append(_point(len(part), dense_figures(target, f_q)[MAIN], target))
+        found.append(_point(len(part), plain, dense_figures(target, f_q)[MAIN], target))
     return found
 
 
-def _point(learned: int, values: Float64, target: PairSet) -> dict[str, Any]:
-    mean = of_mean(values, target.groups, target.weights.astype(np.float64))
-    return {"questions": learned, "mrr": round(mean.gain, 4), "low": round(mean.low, 4), "high": round(mean.high, 4)}
+def _point(learned: int, plain: Float64, values: Float64, target: PairSet) -> dict[str, Any]:
+    """low, high: of the gain over plain, which is paired and so far surer than the figure itself."""
+    weights = target.weights.astype(np.float64)
+    mean, gain = of_mean(values, target.groups, weights), better(plain, values, target.groups, weights)
+    return {"questions": learned, "mrr": round(mean.gain, 4), **gain.to_json()}
 
 
 # ---------------------------------------------------------------- what needs no training

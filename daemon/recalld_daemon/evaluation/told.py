@@ -33,8 +33,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from _split(name, split)
     if document.get("curve"):
         yield ""
-        yield "learning curve, f_Q by cosine alone, MRR on the newest questions:"
-        yield from (f"  {row['questions']:5} questions  {_share(row, 'mrr')}" for row in document["curve"])
+        yield "learning curve, f_Q by cosine alone on the newest questions, MRR and gain:"
+        yield from (f"  {row['questions']:5} questions  {row['mrr']:.3f}   {_gain(row)}" for row in document["curve"])
     yield ""
     yield from _rest(document)
 
@@ -74,8 +74,7 @@ def _gain(gain: Mapping[str, float] | None) -> str:
     return f"{gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
 
 
-def _share(row: Mapping[str, float], name: str = "share") -> str:
-    if not row.get("n", 1):
+def _share(row: Mapping[str, float]) -> str:
+    if not row["n"]:
         return "nothing known"
-    count = f" of {row['n']}" if "n" in row else ""
-    return f"{row[name]:.3f} [{row['low']:.3f}, {row['high']:.3f}]{count}"
+    return f"{row['share']:.3f} [{row['low']:.3f}, {row['high']:.3f}] of {row['n']}"
