@@ -214,6 +214,20 @@ def test_where_no_gold_has_a_vector_nothing_is_trained(ground: Ground) -> None:
     assert candidates_of(ground, gone, fit=MadeFit()) == []
 
 
+def test_one_text_alone_can_t_be_split(tmp_path: Path) -> None:
+    """Asked in two projects it is two questions, of which none may be learned from while the other is judged."""
+    with LogHouse(tmp_path) as house:
+        (id,) = house.remember("/n.md", ["the port is 9090"])
+        for number, scope in enumerate((1, house.writer.scope_id("p"))):
+            house.asked("which port", [(id, "used")], session=f"s{number}", scope=scope)
+        with open_ground(house.home, Config(), live=house.live) as ground:
+            document = survey(ground, Wish(least=2, folds=2, curve=True, fit=MadeFit()))
+    assert document["splits"]["chronological"]["learned_from"] == [0]
+    assert list(document["splits"]["random"]["candidates"]) == ["plain"]
+    assert [row["questions"] for row in document["curve"]] == [0]
+    json.dumps(document, allow_nan=False)
+
+
 # ---------------------------------------------------------------- gate and showing
 
 

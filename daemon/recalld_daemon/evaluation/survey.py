@@ -168,7 +168,10 @@ def learning_curve(ground: Ground, questions: list[Question], wish: Wish, progre
     for share in PARTS_OF_CURVE:
         part = training[: max(2, round(share * len(training)))]
         progress("learning curve", len(part), len(training))
-        f_q = wish.fit(lessons_of(ground, part), "q").query
+        lessons = lessons_of(ground, part)
+        if not len(lessons.fitted_on):
+            continue
+        f_q = wish.fit(lessons, "q").query
         found.append(_point(len(part), plain, dense_figures(target, f_q)[MAIN], target))
     return found
 
