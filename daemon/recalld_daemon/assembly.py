@@ -7,7 +7,8 @@ index is open there are words alone; before the catalogue is, the store's full-t
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from recalld_daemon.index import Catalogue, DenseLane, VectorIndex
@@ -27,6 +28,7 @@ from recalld_daemon.recall.lanes.subjects import SubjectLane
 from recalld_daemon.recall.lanes.temporal import TemporalLane
 from recalld_daemon.recall.stages import Deepener, LateInteraction, Parts
 from recalld_daemon.recall.types import Lane, Scorer, SpreadingLane
+from recalld_daemon.recall.usefulness import Interests, Useful, UsefulnessUnreadable, Weights
 from recalld_daemon.store import Reader
 from recalld_daemon.store import lane as full_text
 
@@ -39,7 +41,7 @@ class Wishes:
 
     cross: the cross-encoder's stage, where there is one. more_lanes: of "subjects" and "graph", which are on: they won
     nothing where they were measured (docs/benchmarks.md), and cost 2 ms. learned: the version that is live; its f_Q is
-    applied by who encodes (`recall.adapted`).
+    applied by who encodes (`recall.adapted`). interests: what usefulness is told from, where the version has weights.
     """
 
     late_interaction: bool = True
@@ -49,6 +51,8 @@ class Wishes:
     user_names: tuple[str, ...] = ()
     agent_names: tuple[str, ...] = ()
     learned: Learned = PLAIN
+    interests: Callable[[], Interests | None] = lambda: None  # of this user, as they are now
+    clock: Callable[[], float] = time.time  # by which interests fade
 
 
 def parts_of(
@@ -75,6 +79,7 @@ def parts_of(
         forest = (wishes.learned.ranker or _forest()) if wishes.ranker and index is not None else None
         if forest is not None:
             deepeners.append(Ranking(gatherer_of(lanes, catalogue), forest))
+            deepeners += useful_of(index, wishes)
     if wishes.cross is not None:
         deepeners.append(wishes.cross)
     within = None if extracts is None else TemporalLane(extracts.whens).within
@@ -100,6 +105,18 @@ def scorers_of(lanes: Sequence[Lane]) -> list[Scorer]:
 def gatherer_of(lanes: Sequence[Lane], catalogue: Catalogue) -> Gatherer:
     """What the ranker looks at: every lane that can score any passage, and the cards."""
     return Gatherer(scorers_of(lanes), catalogue.cards)
+
+
+def useful_of(index: VectorIndex | None, wishes: Wishes) -> list[Deepener]:
+    """The stage that adds usefulness to the ranker's score; none where nothing was learned of it."""
+    if wishes.learned.usefulness is None or index is None:
+        return []
+    try:
+        weights = Weights.from_bytes(wishes.learned.usefulness)
+    except UsefulnessUnreadable as error:
+        log.error("version %d: its usefulness is left out: %s", wishes.learned.version, error)
+        return []
+    return [] if weights.are_off else [Useful(index, weights, wishes.learned.value, wishes.interests, wishes.clock)]
 
 
 def _forest() -> Forest | None:

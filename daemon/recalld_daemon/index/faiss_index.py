@@ -60,6 +60,19 @@ class FaissIndex:
                 break
         return scores
 
+    def vectors_of(self, ids: Int64) -> Float32:
+        """(n, d) the passages' vectors, whatever their scope; nan for those without one."""
+        vectors = np.full((len(ids), self.encoder.dims), np.nan, np.float32)
+        left = np.arange(len(ids))
+        for scope in sorted(self.scopes.values(), key=len, reverse=True):
+            rows = vectors[left]
+            here = scope.vectors_into(rows, ids[left])
+            vectors[left[here]] = rows[here]
+            left = left[~here]
+            if not len(left):
+                break
+        return vectors
+
     def tokens(self, passages: Sequence[int]) -> TokenBlock:
         """Their token vectors in the order asked for; unknown passages have length 0."""
         return self.token_file.block(passages)

@@ -36,6 +36,10 @@ class VectorIndex(Protocol):
         """(n,) cosine of each passage with a unit vector (d,); nan for those without a vector."""
         ...
 
+    def vectors_of(self, ids: Int64) -> Float32:
+        """(n, d) the passages' vectors; nan for those without one."""
+        ...
+
     def tokens(self, passages: Sequence[int]) -> TokenBlock:
         """Their token vectors, in the order asked for; unknown passages have none."""
         ...

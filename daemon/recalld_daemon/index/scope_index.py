@@ -119,6 +119,18 @@ class ScopeIndex:
         scores[here] = self.block[rows[here] - self.base.ntotal] @ vector  # (k, d) @ (d,)
         return scores
 
+    def vectors_into(self, vectors: Float32, ids: Int64) -> NDArray[np.bool_]:
+        """Writes the vectors of those that are here into rows of (n, d); returns (n,) which are."""
+        rows = self.base_ids.find(ids)
+        here = rows >= 0
+        here[here] = self.alive[rows[here]]
+        if here.any():
+            vectors[here] = _vectors(self.base, rows[here])
+        rows = self.block_ids.find(ids)
+        new = rows >= 0
+        vectors[new] = self.block[rows[new] - self.base.ntotal]
+        return here | new
+
     def with_rows(self, rows: Rows, vectors: Float32) -> ScopeIndex:
         """With n more rows; vectors: (n, d) float32, unit length. Their ids must not be here yet."""
         grown = replace(
@@ -225,6 +237,15 @@ def _cosines(base: Any, rows: Int64, vector: Float32) -> Float32:
     codes = faiss.rev_swig_ptr(base.codes.data(), size).reshape(base.ntotal, base.d)[rows]  # (k, d) uint8: x + 128
     query = vector / np.float32(_spread(base))
     return np.asarray(codes.astype(np.float32) @ query - 128 * query.sum(), np.float32)
+
+
+def _vectors(base: Any, rows: Int64) -> Float32:
+    """(k, d) of rows of an index, read where they lie; of bytes to within their step, of length 1 but for that."""
+    size = base.ntotal * base.d
+    if isinstance(base, faiss.IndexFlat):
+        return np.asarray(faiss.rev_swig_ptr(base.get_xb(), size).reshape(base.ntotal, base.d)[rows], np.float32)
+    codes = faiss.rev_swig_ptr(base.codes.data(), size).reshape(base.ntotal, base.d)[rows]  # (k, d) uint8: x + 128
+    return np.asarray((codes.astype(np.float32) - np.float32(128.0)) / np.float32(_spread(base)), np.float32)
 
 
 def _held(base: Any, vectors: Float32) -> Float32:

@@ -87,6 +87,8 @@ def pool_of(
         for signal in ("late", "ranked", "cross"):
             if (score := getattr(candidate, signal)) is not None:
                 raw.setdefault(signal, []).append(score)
+    if any(candidate.useful for candidate in candidates):  # places too are those by what was asked alone
+        candidates = sorted(candidates, key=lambda c: (round(c.useful - c.fused, 9), c.unhelped))
     places = {candidate.passage: place for place, candidate in enumerate(candidates)}
     held = frozenset().union(*map(content_stems, judged))
     return Pool({signal: sorted(scores) for signal, scores in raw.items()}, usual or {}, places, held)

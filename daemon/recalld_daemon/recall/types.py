@@ -189,6 +189,8 @@ class Candidate:
     probability: float = 0.0  # calibrated for the stage that last touched it
     gates: dict[str, str] = field(default_factory=dict)  # gate -> "passed: ..." | "stopped: ..."
     signals: dict[str, float] = field(default_factory=dict)  # absolute features for the gate, named in gate.FEATURES
+    useful: float = 0.0  # the part of `fused` that usefulness added; no signal knows of it
+    unhelped: int = 0  # its place from 0 before that was added
 
 
 @dataclass(frozen=True, slots=True)
