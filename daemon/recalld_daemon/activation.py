@@ -2,9 +2,10 @@
 
 From `prepare` on ingest keeps both spaces: what it embeds gets its vectors in either. Meanwhile the missing ones are
 made, the index is opened (or built) and agrees with the store, facts and names are read, and a sample of searches is
-compared with exact ones. The commit is one turn of the writer: what came meanwhile is caught up with, the index is
-compared with the store once more, and the version is declared live. Until then nothing that is searched has changed,
-and whatever fails leaves it so; a process that is killed finds at its next start the version that was live.
+compared with exact ones, once in a process: what was saved and is opened again is told by its checksums. The commit is
+one turn of the writer: what came meanwhile is caught up with, the index is compared with the store once more, and the
+version is declared live. Until then nothing that is searched has changed, and whatever fails leaves it so; a process
+that is killed finds at its next start the version that was live.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Activation:
     ) -> None:
         self._root, self._writer, self._reader = root, writer, reader
         self._extracts, self._keeping, self._turn = extracts, keeping, turn
+        self._verified: set[tuple[int, int]] = set()  # snapshots whose searches were compared with exact ones before
 
     async def opened(self, encoder: int, learned: Learned, progress: Progress) -> FaissIndex:
         """A version's index, equal to the store, with the vectors made that it lacked. Raises OSError, StoreError."""
@@ -62,9 +64,11 @@ class Activation:
             await self._turn(partial(self._keeping.prepare, space))
             index = await self.opened(encoder, learned, progress)
             await trio.to_thread.run_sync(self._extracts.prepare, encoder, learned.vectors)
-            wrong = await trio.to_thread.run_sync(finds_nearest, index, self._reader)
-            if wrong:
-                raise VersionRefused(f"version {learned.version}: {wrong}")
+            if (encoder, learned.vectors) not in self._verified:
+                wrong = await trio.to_thread.run_sync(finds_nearest, index, self._reader)
+                if wrong:
+                    raise VersionRefused(f"version {learned.version}: {wrong}")
+                self._verified.add((encoder, learned.vectors))
         except BaseException:
             await self.abandon(index)
             raise

@@ -35,6 +35,7 @@ from recalld_daemon.recall.query import query_from
 from recalld_daemon.recall.stages import Parts, Stages, recall_now
 from recalld_daemon.recall.types import Answer, Float32, QueryEncoding
 from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.extraction_reads import LineVectors
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import FROZEN, EncoderRecord
 
@@ -64,8 +65,15 @@ class KeyedReader(Reader):
         found = super().line_vectors(hashes, encoder, snapshot)
         if self.key is None or not found:
             return found
-        projected = self.key.apply(np.stack(list(found.values()))).astype(np.float16).astype(np.float32)
-        return dict(zip(found, projected, strict=True))
+        return dict(zip(found, self._projected(np.stack(list(found.values()))), strict=True))
+
+    def _walk_lines(self, sql: str, encoder: int, snapshot: int, size: int) -> Iterator[LineVectors]:
+        for lines in super()._walk_lines(sql, encoder, snapshot, size):
+            yield replace(lines, vectors=self._projected(lines.vectors))
+
+    def _projected(self, vectors: Float32) -> Float32:
+        """As a snapshot would hold them, in float16."""
+        return vectors if self.key is None else self.key.apply(vectors).astype(np.float16).astype(np.float32)
 
 
 @dataclass(slots=True)

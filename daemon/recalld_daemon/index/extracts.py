@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from recalld_daemon.index.fact_table import FactTable
 from recalld_daemon.index.subject_table import SubjectTable
 from recalld_daemon.index.when_table import WhenTable
 from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.extraction_reads import LineVectors
 from recalld_daemon.store.reader import Reader
 
 BATCH = 1_000  # passages read from the store at a time, while whoever writes may wait
+LINES = 8_192  # facts or names whose vectors are read at a time: more at once are fewer merges of what is searched
 
 log = logging.getLogger(__name__)
 
@@ -180,9 +182,20 @@ class Extracts:
         return [(held, held.space) for held in (self._held, self._beside) if held is not None and held.space]
 
     def _read(self, held: _Held, space: tuple[int, int]) -> None:
-        for batch in self._reader.walk_passages():
-            with self._changing:
-                self._add_vectors(held, space, batch)
+        """All vectors of a space. What is announced meanwhile waits for a batch at most (0.1 s)."""
+        facts = self._reader.walk_fact_vectors(*space, LINES)
+        while self._one_batch(facts, held.facts.add_lines):
+            pass
+        names = self._reader.walk_name_vectors(*space, LINES)
+        while self._one_batch(names, lambda lines: held.subjects.add_lines(lines.ids.tolist(), lines.vectors)):
+            pass
+
+    def _one_batch(self, walk: Iterator[LineVectors], add: Callable[[LineVectors], None]) -> bool:
+        with self._changing:  # read and added in one: what is forgotten meanwhile must not come back
+            lines = next(walk, None)
+            if lines is not None:
+                add(lines)
+        return lines is not None
 
     def _add_vectors(self, held: _Held, space: tuple[int, int], ids: Sequence[int]) -> None:
         """Of the facts of these passages, and of their subjects that are here."""

@@ -18,7 +18,7 @@ import numpy as np
 from recalld_daemon.index.scope_index import ROW, ScopeIndex, best_of
 from recalld_daemon.index.words import WordIndex
 from recalld_daemon.recall.types import Float32, Int64, LaneHits, View
-from recalld_daemon.store.extraction_reads import FactRows
+from recalld_daemon.store.extraction_reads import FactRows, LineVectors
 from recalld_daemon.store.passage_reads import PassageBatch
 
 MOST_SEARCHED = 60_000  # vectors; 2 ms, while 117,000 take 3.8 (see `scope_index`)
@@ -167,18 +167,23 @@ class FactTable:
 
     def add_vectors(self, rows: FactRows, vectors: Mapping[bytes, Float32]) -> None:
         """Learn the vectors of facts that are known already, by their hashes."""
-        with self._changing:
-            here = [n for n, hash in enumerate(rows.hashes) if hash in vectors]
-            here = [n for n in here if self._parents.passages_of(rows.ids[n : n + 1])[0]]
-            if not here:
-                return
-            table = dict(self._vectors)
+        here = [n for n, hash in enumerate(rows.hashes) if hash in vectors]
+        if here:
             new = np.stack([vectors[rows.hashes[n]] for n in here])  # (k, d)
-            ids, scopes = rows.ids[here], rows.scopes[here]
+            self.add_lines(LineVectors(rows.ids[here], rows.scopes[here], rows.written_at[here], new))
+
+    def add_lines(self, lines: LineVectors) -> None:
+        """The same by ids, many at once."""
+        with self._changing:
+            here = self._parents.passages_of(lines.ids) > 0
+            ids, scopes, written_at, new = (
+                column[here] for column in (lines.ids, lines.scopes, lines.written_at, lines.vectors)
+            )
+            table = dict(self._vectors)
             for scope in np.unique(scopes).tolist():
                 own = scopes == scope
                 held = np.zeros(int(own.sum()), ROW)
-                held["id"], held["written_at"] = ids[own], rows.written_at[here][own]
+                held["id"], held["written_at"] = ids[own], written_at[own]
                 before = table.get(scope, ScopeIndex.empty(new.shape[1])).without(ids[own])
                 table[scope] = before.with_rows(held, new[own])
             self._vectors = table

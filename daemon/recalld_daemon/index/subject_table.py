@@ -203,15 +203,20 @@ class SubjectTable:
 
     def add_vectors(self, vectors: Sequence[tuple[int, Float32]]) -> None:
         """Learn the vectors (d,) of the names of subjects; those of a subject that has one are left aside."""
+        if vectors:
+            self.add_lines([id for id, _ in vectors], np.stack([vector for _, vector in vectors]))
+
+    def add_lines(self, ids: Sequence[int], vectors: Float32) -> None:
+        """The same, vectors (n, d), many at once."""
         with self._changing:
-            here = [(id, vector) for id, vector in vectors if id in self._rows and id not in self._embedded]
+            here = [n for n, id in enumerate(ids) if id in self._rows and id not in self._embedded]
             if not here:
                 return
-            self._embedded.update(id for id, _ in here)
             rows = np.zeros(len(here), ROW)
-            rows["id"] = [id for id, _ in here]
-            before = self._vectors or ScopeIndex.empty(len(here[0][1]))
-            self._vectors = before.with_rows(rows, np.stack([vector for _, vector in here]))
+            rows["id"] = [ids[n] for n in here]
+            self._embedded.update(rows["id"].tolist())
+            before = self._vectors or ScopeIndex.empty(vectors.shape[1])
+            self._vectors = before.with_rows(rows, vectors[here])
 
     def remove(self, passages: Sequence[int]) -> None:
         """Forget the links of these passages, and subjects that have none left."""

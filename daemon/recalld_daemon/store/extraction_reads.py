@@ -76,6 +76,16 @@ class SubjectRow:
     hash: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class LineVectors:
+    """n facts or subjects with the vectors of their texts: (n,) ids, scopes, written_at (epoch s); vectors (n, d)."""
+
+    ids: Int64
+    scopes: Int64
+    written_at: Float64
+    vectors: Float32
+
+
 class ExtractionReads(Reads):
     """The part of the reader that knows what was extracted."""
 
@@ -164,6 +174,29 @@ class ExtractionReads(Reads):
                 for hash, vector in self._all(sql, (*batch, encoder, snapshot))
             )
         return found
+
+    def walk_fact_vectors(self, encoder: int, snapshot: int, size: int) -> Iterator[LineVectors]:
+        """All facts that have vectors in this snapshot, by rising id, `size` at a time, each batch one read."""
+        sql = """SELECT f.id, p.scope, p.written_at, v.vector FROM facts f
+            CROSS JOIN passages p INDEXED BY passages_seen ON p.id = f.passage
+            CROSS JOIN vectors v ON v.hash = f.hash AND v.encoder = ? AND v.snapshot = ?
+            WHERE f.id > ? ORDER BY f.id LIMIT ?"""
+        yield from self._walk_lines(sql, encoder, snapshot, size)
+
+    def walk_name_vectors(self, encoder: int, snapshot: int, size: int) -> Iterator[LineVectors]:
+        """All subjects of several passages whose names have vectors in this snapshot, likewise; scopes, dates: 0."""
+        sql = """SELECT s.id, 0, 0.0, v.vector FROM subjects s INDEXED BY subjects_shared
+            CROSS JOIN vectors v ON v.hash = s.hash AND v.encoder = ? AND v.snapshot = ?
+            WHERE s.shared = 1 AND s.id > ? ORDER BY s.id LIMIT ?"""
+        yield from self._walk_lines(sql, encoder, snapshot, size)
+
+    def _walk_lines(self, sql: str, encoder: int, snapshot: int, size: int) -> Iterator[LineVectors]:
+        last = 0
+        while rows := self._all(sql, (encoder, snapshot, last, size)):
+            last = rows[-1][0]
+            columns = _columns(rows, 4)
+            vectors = np.frombuffer(b"".join(columns[3]), "<f2").reshape(len(rows), -1).astype(np.float32)
+            yield LineVectors(_ints(columns[0]), _ints(columns[1]), _floats(columns[2]), vectors)
 
 
 def _marks(ids: Sequence[int]) -> str:

@@ -72,7 +72,8 @@ class LearningReads(Reads):
         for at in range(0, len(distinct), _PER_STATEMENT):
             batch = distinct[at : at + _PER_STATEMENT]
             marks = ",".join("?" * len(batch))
-            sql = f"""SELECT p.id, v.vector FROM passages p CROSS JOIN vectors v ON v.hash = p.hash
+            sql = f"""SELECT p.id, v.vector FROM passages p INDEXED BY passages_seen
+                CROSS JOIN vectors v ON v.hash = p.hash
                 WHERE v.encoder = ? AND v.snapshot = ? AND p.id IN ({marks})"""
             found += self._all(sql, (encoder, snapshot, *batch))
         return np.array([id for id, _ in found], np.int64), rows_of([vector for _, vector in found])
