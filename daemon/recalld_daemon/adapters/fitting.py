@@ -1,32 +1,41 @@
 """The nightly fit: f_Q alone, with f_K, or with f_K and f_V, on all pairs, with early stopping on others.
 
 A batch of queries is told apart from the golds of the batch, from negatives mined for them, and from a sample of the
-whole memory; what is probably right as well is no negative (`loss.others`). After each epoch the MRR over the whole
-memory is taken on pairs the fit never learns from, and the best epoch is kept: those pairs say when to stop, so who
-judges the result needs others still. The curve holds what each epoch did, |W2| and |b2| apart, since an adapter that
-learned only its bias has learned one direction for everything (a fault of the reference system).
+whole memory (`batches`). After each epoch the MRR over the whole memory is taken on pairs the fit never learns from,
+and the best epoch is kept: those pairs say when to stop, so who judges the result needs others still. The curve holds
+what each epoch did, |W2| and |b2| apart, since an adapter that learned only its bias has learned one direction for
+everything (a fault of the reference system).
 
 f_V is trained on the summed score: cos(f_Q(q), f_K(m)) + w_s (u_slow . f_V(f_K(m))) + w_f (u_fast . f_V(f_K(m))), with
-the interests as they were before each query (`interests_before`), so that it learns what likeness misses.
+the interests as they were before each query (`interests`), so that it learns what likeness misses.
+
+Every epoch sees every pair: nothing is ever marked as used up. The same pairs, settings and seed give the same
+adapters, whether the fit ran through or was killed and resumed from what `checkpoint` got last.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from recalld_daemon.adapters.loss import masked, others, three_parts
+from recalld_daemon.adapters.adam import Adam
+from recalld_daemon.adapters.batches import Batches
+from recalld_daemon.adapters.fitted import NAMES, Epoch, Fitted, Going, adapters_of, named
+from recalld_daemon.adapters.interests import Interests, interests_before
 from recalld_daemon.adapters.pairs import PairSet
-from recalld_daemon.adapters.residual import Residual, tensor
-from recalld_daemon.adapters.settings import FitSettings
+from recalld_daemon.adapters.ranks import reciprocal_ranks
+from recalld_daemon.adapters.residual import Residual
+from recalld_daemon.adapters.settings import FitSettings, key_of
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Float32, Int64
+
+__all__ = ["Fitted", "Interests", "NothingToLearn", "Overlap", "Parts", "Progress", "fit", "interests_before", "shared"]
 
 Parts = Literal["q", "qk", "qkv"]
 
@@ -40,250 +49,187 @@ class Overlap(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Interests:
-    """slow, fast: (n, d), one row per query, from what was used before it; zero rows where nothing was."""
-
-    slow: Float32
-    fast: Float32
-
-    def rows(self, chosen: Int64) -> Interests:
-        return Interests(self.slow[chosen], self.fast[chosen])
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """One pass: mean loss, MRR on the pairs that say when to stop, |W2| and |b2| of f_Q, pairs learned from."""
-
-    loss: float
-    mrr: float
-    w2: float
-    b2: float
-    pairs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """The best epoch's adapters (best: its number from 1; 0: as it began) and the curve of all."""
-
-    query: Adapter
-    key: Adapter | None = None
-    value: Adapter | None = None
-    curve: Sequence[Epoch] = ()
-    best: int = 0
-    why_stopped: str = ""
-    start_mrr: float = math.nan
-
-
-USUAL = FitSettings()
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     epoch: int  # done
     epochs: int  # at most
     mrr: float
 
 
+def _unheard(value: object) -> None:
+    """Nobody wants to know."""
+
+
 def fit(
     pairs: PairSet,
     held: PairSet,
     parts: Parts = "q",
-    settings: FitSettings = USUAL,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    settings: FitSettings = FitSettings(),  # noqa: B008 - frozen
+    progress: Callable[[Progress], None] = _unheard,
     interests: tuple[Interests, Interests] | None = None,
-    start: Adapter | None = None,
+    start: Fitted | None = None,
+    *,
+    query: Adapter | None = None,
+    checkpoint: Callable[[Fitted], None] = _unheard,
 ) -> Fitted:
-    """Learn from `pairs`, stop by `held`. interests: of both, needed for "qkv"; start: f_Q to go on from.
+    """Learn from `pairs`, stop by `held`; with none held out, after all epochs.
 
-    Raises NothingToLearn for no pairs, Overlap where a held question is among the pairs. `progress` may raise to stop.
+    interests: of both, needed for "qkv". start: what `checkpoint` got from a run that did not end; one with other
+    pairs, parts or settings is not gone on from (`Fitted.resumed` is 0 then). query: f_Q to begin with, in the place
+    of a newborn one. `checkpoint`, then `progress`, are called after each epoch; either may raise to stop.
+
+    Raises NothingToLearn for no pairs; Overlap where a held question with the same gold is among the pairs; ValueError
+    for weights that are not positive, or missing interests.
     """
     if not len(pairs):
         raise NothingToLearn("there is no pair to learn from")
-    _refuse_overlap(pairs, held)
+    both = shared(pairs, held)
+    if len(both):
+        raise Overlap(f"{len(both)} of the pairs to learn from are held out as well, such as {_name(pairs, both[0])!r}")
+    if not (np.isfinite(pairs.weights).all() and (pairs.weights > 0).all()):
+        raise ValueError("every pair's weight must be a positive number")
     if parts == "qkv" and interests is None:
         raise ValueError("f_V is trained on interests: give those of both pair sets")
     torch.set_num_threads(1)
-    torch.manual_seed(settings.seed)
-    fitting = _Fitting(pairs, held, parts, settings, interests, start)
-    return fitting.run(progress)
+    used = interests if parts == "qkv" else None
+    run = _Fitting(pairs, held, parts, settings, used, query)
+    for fitted in run.epochs(start):
+        checkpoint(fitted)
+        progress(Progress(fitted.epochs, settings.epochs, fitted.curve[-1].mrr))
+    return run.result
 
 
-def _refuse_overlap(pairs: PairSet, held: PairSet) -> None:
-    if pairs.names and held.names:
-        both = set(pairs.names) & set(held.names)
-        if both:
-            raise Overlap(f"{len(both)} questions to learn from are held out as well, such as {min(both)[:60]!r}")
+def shared(pairs: PairSet, held: PairSet) -> Int64:
+    """Rows of `pairs` that are in `held` too: the same question, by name or by vector, with the same gold."""
+    theirs = {mark for marks in _marks(held) for mark in marks}
+    return np.array([n for n, marks in enumerate(_marks(pairs)) if theirs & marks], np.int64)
 
 
-@dataclass(slots=True)
+def _marks(pairs: PairSet) -> Iterator[set[bytes]]:
+    for n, rows in enumerate(pairs.gold):
+        asked = [np.ascontiguousarray(pairs.queries[n]).tobytes()]
+        if pairs.names:
+            asked.append(pairs.names[n].encode())
+        golds = [np.ascontiguousarray(pairs.memories[row]).tobytes() for row in rows.tolist()]
+        yield {blake2b(question + b"\0" + gold, digest_size=16).digest() for question in asked for gold in golds}
+
+
+def _name(pairs: PairSet, row: int) -> str:
+    return pairs.names[row][:60] if pairs.names else f"pair {row}"
+
+
 class _Fitting:
-    pairs: PairSet
-    held: PairSet
-    parts: Parts
-    settings: FitSettings
-    interests: tuple[Interests, Interests] | None
-    start: Adapter | None
-    modules: dict[str, Residual] = field(default_factory=dict)
-    memories: Tensor = field(default_factory=lambda: torch.empty(0))
+    """One run. result: as it stands."""
 
-    def __post_init__(self) -> None:
-        shape, dims = self.settings.shape, self.pairs.queries.shape[1]
-        for name, letter in (("query", "q"), ("key", "k"), ("value", "v")):
-            if letter in self.parts:
-                born = Adapter.born(dims, shape.hidden, shape.alpha, shape.seed)
-                adapter = self.start if name == "query" and self.start is not None else born
-                self.modules[name] = Residual(adapter, self.settings.dropout)
-        self.memories = tensor(self.pairs.memories)
+    def __init__(
+        self,
+        pairs: PairSet,
+        held: PairSet,
+        parts: Parts,
+        settings: FitSettings,
+        interests: tuple[Interests, Interests] | None,
+        query: Adapter | None,
+    ) -> None:
+        shape, dims = settings.shape, pairs.queries.shape[1]
+        born = Adapter.born(dims, shape.hidden, shape.alpha, shape.seed)
+        self._held, self._settings = held, settings
+        self._modules = {
+            name: Residual(query if name == "query" and query is not None else born, settings.dropout)
+            for name in NAMES
+            if name[0] in parts
+        }
+        weights = (settings.slow_weight, settings.fast_weight)
+        wanted = interests[0].weighted(*weights) if interests else None
+        self._wanted = interests[1].weighted(*weights) if interests else None
+        self._batches = Batches(pairs, self._modules, settings, wanted)
+        self._adam = Adam(list(self._modules.values()), settings.learning_rate, settings.weight_decay)
+        began = {} if query is None else {"query": blake2b(query.to_bytes(), digest_size=16).hexdigest()}
+        self._key = key_of(
+            settings, parts=parts, pairs=_digest(pairs, wanted), held=_digest(held, self._wanted), **began
+        )
+        self.result = _best(Fitted(born), self._adapters())
 
-    def run(self, progress: Callable[[Progress], None]) -> Fitted:
-        settings = self.settings
-        parameters = [p for module in self.modules.values() for p in module.parameters()]
-        adam = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
-        rng = np.random.default_rng(settings.seed)
-        curve: list[Epoch] = []
-        start_mrr = self.mrr()
-        best, kept, best_mrr = 0, self.adapters(), start_mrr
-        why = f"all {settings.epochs} epochs"
-        for number in range(1, settings.epochs + 1):
-            loss, seen = self._epoch(adam, rng)
-            mrr = self.mrr()
-            now = self.adapters()
-            curve.append(Epoch(loss, mrr, *now["query"].norms, seen))
-            progress(Progress(number, settings.epochs, mrr))
-            if mrr > best_mrr or (not len(self.held) and number == settings.epochs):
-                best, kept, best_mrr = number, now, mrr
-            if number - best >= settings.patience and len(self.held):
-                why = f"no better for {settings.patience} epochs"
-                break
-        return Fitted(kept["query"], kept.get("key"), kept.get("value"), tuple(curve), best, why, start_mrr)
-
-    def adapters(self) -> dict[str, Adapter]:
-        return {name: module.to_adapter() for name, module in self.modules.items()}
-
-    # ------------------------------------------------------------ one epoch
-
-    def _epoch(self, adam: torch.optim.Optimizer, rng: np.random.Generator) -> tuple[float, int]:
-        """(mean loss, pairs learned from). Every pair, each time: nothing is marked as used up."""
-        for module in self.modules.values():
-            module.train()
-        order = rng.permutation(len(self.pairs))
-        total, steps = 0.0, 0
-        for at in range(0, len(order), self.settings.batch):
-            loss = self._batch(order[at : at + self.settings.batch], rng)
-            adam.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            adam.step()
-            total, steps = total + float(loss.detach()), steps + 1
-        return total / max(1, steps), len(order)
-
-    def _batch(self, rows: Int64, rng: np.random.Generator) -> Tensor:
-        pairs, settings = self.pairs, self.settings
-        golds = np.array([rng.choice(pairs.gold[n]) for n in rows.tolist()], np.int64)
-        columns, right = np.unique(np.concatenate([golds, self._further(rows, rng)]), return_inverse=True)
-        own = torch.tensor(right[: len(rows)])
-        plain = tensor(pairs.queries[rows])
-        found = self.memories[torch.tensor(columns)]
-        known = self._known(rows, columns)
-        with torch.no_grad():
-            allowed = others(plain @ found.T, own, known, settings.loss.near_gold)
-        shifted = self.modules["query"](plain)
-        keys = self.modules["key"](found) if "key" in self.modules else found
-        scores = shifted @ keys.T  # (n, c)
-        if "value" in self.modules:
-            scores = scores + self._useful(keys, rows)
-        weights = torch.tensor(pairs.weights[rows])
-        loss = three_parts(masked(scores, allowed), own, shifted, plain, weights, settings.loss, self._subjects(rows))
-        if "key" in self.modules:  # f_K too stays a small shift
-            loss = loss + settings.loss.near_weight * (keys - found).square().sum(dim=1).mean()
-        return loss
-
-    def _further(self, rows: Int64, rng: np.random.Generator) -> Int64:
-        """Memories beside the golds: some mined for each query, and a sample of what could be found."""
-        pairs, mined = self.pairs, []
-        for n in rows.tolist():
-            own = pairs.negatives[n]
-            mined.append(
-                own if len(own) <= self.settings.mined else rng.choice(own, self.settings.mined, replace=False)
-            )
-        if pairs.pools is None:
-            sampled = rng.integers(0, len(pairs.memories), min(self.settings.sampled, len(pairs.memories)))
+    def epochs(self, start: Fitted | None) -> Iterator[Fitted]:
+        """Each epoch's result, the last with the reason why it is the last."""
+        if start is not None and start.going is not None and start.going.key == self._key:
+            self._go_on(start, start.going)
         else:
-            share = max(1, self.settings.sampled // len(rows))
-            sampled = np.concatenate([rng.choice(pairs.pools[n], share) for n in rows.tolist()])
-        return np.concatenate([*mined, sampled]).astype(np.int64)
+            self.result = replace(self.result, start_mrr=self.mrr())
+        while not self.result.why_stopped:
+            self._one()
+            yield self.result
 
-    def _known(self, rows: Int64, columns: Int64) -> Tensor:
-        """(n, c) bool: every gold of each query."""
-        known = np.zeros((len(rows), len(columns)), np.bool_)
-        for place, n in enumerate(rows.tolist()):
-            at = np.searchsorted(columns, self.pairs.gold[n])
-            at = at[at < len(columns)]
-            known[place, at[np.isin(columns[at], self.pairs.gold[n])]] = True
-        return torch.tensor(known)
+    def _one(self) -> None:
+        before, settings = self.result, self._settings
+        number = before.epochs + 1
+        loss, seen = self._batches.epoch(self._adam, number)
+        mrr = self.mrr() if math.isfinite(loss) else math.nan
+        now = self._adapters()
+        curve = (*before.curve, Epoch(loss, mrr, *now["query"].norms, seen))
+        last = number == settings.epochs
+        better = mrr > before.best_mrr if len(self._held) else last and math.isfinite(loss)
+        best = number if better else before.best
+        why = f"all {settings.epochs} epochs" if last else ""
+        if len(self._held) and number - best >= settings.patience:
+            why = f"no better for {settings.patience} epochs"
+        if not math.isfinite(loss):
+            why = f"the loss of epoch {number} is no number"
+        going = Going(self._key, {}, self._adam.steps) if why else self._going(now)
+        after = replace(before, curve=curve, best=best, why_stopped=why, going=going)
+        self.result = _best(after, now) if better else after
 
-    def _useful(self, keys: Tensor, rows: Int64) -> Tensor:
-        """(n, c) what interests add."""
-        assert self.interests is not None
-        own = self.interests[0].rows(rows)
-        values = self.modules["value"](keys)
-        slow, fast = tensor(own.slow) @ values.T, tensor(own.fast) @ values.T
-        useful: Tensor = self.settings.slow_weight * slow + self.settings.fast_weight * fast
-        return useful
+    def _adapters(self) -> dict[str, Adapter]:
+        return {name: module.to_adapter() for name, module in self._modules.items()}
 
-    def _subjects(self, rows: Int64) -> tuple[Tensor, Tensor, Tensor] | None:
-        subject = self.pairs.subject[rows]
-        asked = np.flatnonzero(subject >= 0)
-        if not len(asked):
-            return None
-        distinct, own = np.unique(subject[asked], return_inverse=True)
-        return torch.tensor(asked), tensor(self.pairs.subjects[distinct]), torch.tensor(own)
+    def _going(self, now: dict[str, Adapter]) -> Going:
+        tensors = named("now", now)
+        for name, mean, square in zip(now, self._adam.means, self._adam.squares, strict=True):
+            tensors |= {f"mean.{name}": mean.numpy().copy(), f"square.{name}": square.numpy().copy()}
+        return Going(self._key, tensors, self._adam.steps)
 
-    # ------------------------------------------------------------ when to stop
+    def _go_on(self, start: Fitted, going: Going) -> None:
+        self.result = replace(start, resumed=start.epochs)
+        if start.why_stopped:
+            return
+        now = adapters_of("now", going.tensors)
+        with torch.no_grad():
+            for n, (name, module) in enumerate(self._modules.items()):
+                module.flat.copy_(Residual(now[name]).flat)
+                self._adam.means[n].copy_(torch.from_numpy(going.tensors[f"mean.{name}"]))
+                self._adam.squares[n].copy_(torch.from_numpy(going.tensors[f"square.{name}"]))
+        self._adam.steps = going.steps
 
-    @torch.no_grad()
     def mrr(self) -> float:
         """On the pairs that say when to stop, over their whole memory (or pools); nan where there are none."""
-        held = self.held
+        held = self._held
         if not len(held):
             return math.nan
-        for module in self.modules.values():
-            module.eval()
-        keys = tensor(held.memories)
-        if "key" in self.modules:
-            keys = self.modules["key"](keys)
-        total = 0.0
-        for at in range(0, len(held), 256):
-            rows = np.arange(at, min(at + 256, len(held)))
-            scores = self.modules["query"](tensor(held.queries[rows])) @ keys.T
-            if "value" in self.modules and self.interests is not None:
-                values, own = self.modules["value"](keys), self.interests[1].rows(rows)
-                scores = scores + self.settings.slow_weight * (tensor(own.slow) @ values.T)
-                scores = scores + self.settings.fast_weight * (tensor(own.fast) @ values.T)
-            total += sum(1.0 / first for first in first_ranks(scores.numpy(), held, rows))
-        return total / len(held)
+        now, wanted = self._adapters(), self._wanted
+
+        def keys_of(rows: Int64) -> Float32:
+            keys = now["key"].apply(held.memories[rows]) if "key" in now else held.memories[rows]
+            return np.hstack([keys, now["value"].apply(keys)]) if "value" in now else keys
+
+        queries = now["query"].apply(held.queries)
+        if wanted is not None:  # q . k + u . v
+            queries = np.hstack([queries, wanted])
+        return float(reciprocal_ranks(queries, keys_of, len(held.memories), held.gold, held.pools).mean())
 
 
-def first_ranks(scores: Float32, pairs: PairSet, rows: Int64) -> list[int]:
-    """The rank (from 1) of the best gold of each query. scores: (n, m) of these rows over all memories."""
-    found = []
-    for own, n in zip(scores, rows.tolist(), strict=True):
-        best = own[pairs.gold[n]].max()
-        rivals = own if pairs.pools is None else own[pairs.pools[n]]
-        found.append(1 + int((rivals > best).sum()))
-    return found
+def _best(fitted: Fitted, adapters: dict[str, Adapter]) -> Fitted:
+    return replace(fitted, query=adapters["query"], key=adapters.get("key"), value=adapters.get("value"))
 
 
-def interests_before(pairs: PairSet, slow_share: float = 0.02, fast_share: float = 0.3) -> Interests:
-    """The interests as they were before each query: running means of the golds used before it, never of its own.
-
-    slow_share, fast_share: how far one use moves them. Rows are in the pairs' order, time is `pairs.at`.
-    """
-    dims = pairs.queries.shape[1]
-    slow, fast = np.zeros((len(pairs), dims), np.float32), np.zeros((len(pairs), dims), np.float32)
-    now_slow, now_fast = np.zeros(dims, np.float32), np.zeros(dims, np.float32)
-    for n in np.argsort(pairs.at, kind="stable").tolist():
-        slow[n], fast[n] = now_slow, now_fast
-        used = pairs.memories[pairs.gold[n]].mean(axis=0)
-        now_slow = (1 - slow_share) * now_slow + slow_share * used
-        now_fast = (1 - fast_share) * now_fast + fast_share * used
-    return Interests(slow, fast)
+def _digest(pairs: PairSet, wanted: Float32 | None) -> str:
+    arrays = [
+        pairs.queries,
+        pairs.memories,
+        *pairs.gold,
+        *pairs.negatives,
+        pairs.weights,
+        pairs.subjects,
+        pairs.subject,
+    ]
+    digest = blake2b(digest_size=16)
+    for array in [*arrays, *(pairs.pools or ()), *([] if wanted is None else [wanted])]:
+        digest.update(np.ascontiguousarray(array).tobytes() + b"|")
+    return digest.hexdigest()

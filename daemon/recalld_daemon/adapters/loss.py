@@ -16,6 +16,8 @@ from recalld_daemon.adapters.settings import LossSettings
 
 _NEVER = float("-inf")
 
+Subjects = tuple[Tensor, Tensor, Tensor]  # which queries have one (k,); vectors (s, d); right row of each (k,)
+
 
 def info_nce(scores: Tensor, right: Tensor, weights: Tensor, temperature: float) -> Tensor:
     """Weighted mean of -log softmax(scores / temperature) at the right column.
@@ -49,11 +51,11 @@ def three_parts(
     plain: Tensor,
     weights: Tensor,
     settings: LossSettings,
-    subjects: tuple[Tensor, Tensor, Tensor] | None = None,
+    subjects: Subjects | None = None,
 ) -> Tensor:
     """The loss of a batch. scores: (n, c), masked; shifted: (n, d) f(q); plain: (n, d) q.
 
-    subjects: of those queries whose gold has one: (which queries (k,), vectors (s, d), right row of each (k,)).
+    subjects: of those queries whose gold has one.
     """
     near = (shifted - plain).square().sum(dim=1)  # (n,)
     loss = info_nce(scores, right, weights, settings.temperature)
