@@ -182,7 +182,7 @@ def test_bad_input_is_logged_and_never_raises(
     assert session.remember("   ") == ""
     assert session.search("x", limit="many") == []  # type: ignore[arg-type]
     assert session.recall("x", token_budget="many") == ""  # type: ignore[arg-type]
-    assert "feedback 'great' is none of good, bad, used, ignored" in caplog.text
+    assert "feedback 'great' is none of good, bad, acted, used, ignored" in caplog.text
     assert "there is no text to keep" in caplog.text
     assert daemon.hear_a(Turn).text == "null"
 
