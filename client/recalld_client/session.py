@@ -211,7 +211,7 @@ class Session:
 
     @quiet(lambda: None)
     def feedback(self, impression: Injection | str, verdict: Verdict) -> None:
-        """A verdict on what was shown: "good", "bad", "acted", "used", "ignored". Sent until the daemon has it on disk."""
+        """A verdict on what was shown: "good", "bad", "acted", "used", "ignored". Sent until it is on disk."""
         id = impression.id if isinstance(impression, Injection) else as_text(impression, SHORT)
         if verdict not in get_args(Verdict):
             logger.warning("feedback %r is none of %s: not sent", verdict, ", ".join(get_args(Verdict)))

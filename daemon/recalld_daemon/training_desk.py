@@ -111,9 +111,11 @@ def least_certain(unjudged: Sequence[Unjudged]) -> list[Unjudged]:
 
 
 def doubt_of(explain: bytes) -> float:
-    """How far, in log-odds, the gate's best-placed candidate was from its cut; inf: nothing was judged."""
+    """How far, in log-odds, the candidate nearest to the gate's cut was from it; inf: nothing was judged, or the query
+    asks for file names and ordinary words only."""
     candidates = msgspec.msgpack.decode(explain, type=wire.Why).candidates if explain else []
-    odds = (_ODDS.match(candidate.gates.get("probability", "")) for candidate in candidates)
+    asked = (c.gates for c in candidates if not c.gates.get("query", "").startswith("stopped"))
+    odds = (_ODDS.match(gates.get("probability", "")) for gates in asked)
     return min((abs(_logit(found[1]) - _logit(found[2])) for found in odds if found), default=math.inf)
 
 

@@ -181,3 +181,9 @@ def test_doubt_reads_what_the_gate_writes(probability: float, cut: float) -> Non
     assert doubt < 3.0
     assert (doubt < 0.01) == (abs(probability - cut) < 0.001)
     assert doubt_of(b"") == float("inf")
+
+
+def test_a_query_of_file_names_alone_is_not_asked_about() -> None:
+    gates = {"query": "stopped: only file names and ordinary words are asked for", "probability": _likely(0.3, 0.35)}
+    rows = [wire.WhyCandidate(path="p", gates=gates)]
+    assert doubt_of(msgspec.msgpack.encode(wire.Why(recall="r", candidates=rows))) == float("inf")
