@@ -21,6 +21,7 @@ import numpy as np
 from recalld_daemon.assembly import Wishes, gatherer_of, parts_of
 from recalld_daemon.config import Config
 from recalld_daemon.evaluation.questions import Asked, Question
+from recalld_daemon.evaluation.useful import Before
 from recalld_daemon.index import Catalogue, Extracts
 from recalld_daemon.index.matrix import MatrixIndex, open_matrix
 from recalld_daemon.learned import PLAIN, Learned, read_learned
@@ -33,7 +34,7 @@ from recalld_daemon.recall.adapted import adapted
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.query import query_from
 from recalld_daemon.recall.stages import Parts, Stages, recall_now
-from recalld_daemon.recall.types import Answer, Float32, QueryEncoding
+from recalld_daemon.recall.types import Answer, Float32, Int64, QueryEncoding
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.store.extraction_reads import LineVectors
 from recalld_daemon.store.reader import Reader
@@ -78,7 +79,7 @@ class KeyedReader(Reader):
 
 @dataclass(slots=True)
 class Ground:
-    """Made by `open_ground`. Used by one thread."""
+    """Made by `open_ground`. Used by one thread. before: what usefulness is told from; set by `known_before`."""
 
     reader: KeyedReader
     record: EncoderRecord
@@ -88,6 +89,7 @@ class Ground:
     frozen: MatrixIndex
     wishes: Wishes
     _index: MatrixIndex
+    before: Before | None = None
     _key: Adapter | None = None
     _valued: tuple[MatrixIndex, Adapter, MatrixIndex] | None = None
     _encodings: dict[str, QueryEncoding] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Ground:
 
     def answer(self, asked: Asked, learned: Learned = PLAIN) -> Answer:
         """What the whole recall finds, best first."""
-        parts = self.parts(learned)
+        parts = self.parts(learned, asked)
         encoding = adapted(self.encoding(asked.text), learned.query)
         return recall_now(parts, query_from(asked.text), encoding, asked.view, self.own_transcript(asked.group))
 
@@ -167,10 +169,18 @@ class Ground:
         decision = gate.decide(answer, passages, gate.Context(query_from(asked.text)))
         return [candidate.probability for candidate in decision.passed]
 
-    def parts(self, learned: Learned) -> Parts:
-        """What a recall of this version is made of."""
-        index = self._standing_on(learned.key)
-        return parts_of(self.reader, self.catalogue, self.extracts, index, replace(self.wishes, learned=learned))
+    def parts(self, learned: Learned, asked: Asked | None = None) -> Parts:
+        """What a recall of this version is made of. asked: by what was known before it usefulness is told."""
+        index, wishes = self._standing_on(learned.key), replace(self.wishes, learned=learned)
+        if asked is not None and self.before is not None:
+            before, at = self.before.interests(asked.key), asked.at
+            wishes = replace(wishes, interests=lambda: before, clock=lambda: at)
+        return parts_of(self.reader, self.catalogue, self.extracts, index, wishes)
+
+    def vectors_of(self, ids: Int64, learned: Learned) -> Float32:
+        """(n, d) f_V(f_K(m)) of passages; nan for those without a vector."""
+        found = self._standing_on(learned.key).vectors_of(ids)
+        return found if learned.value is None else learned.value.apply(found)
 
     def own_transcript(self, session: str) -> frozenset[int]:
         """The passages of a session's own transcript: it has them in its context, and the daemon never shows them."""

@@ -252,7 +252,7 @@ def folds(
 
 def _cut(ordered: Sequence[Question], share: float) -> tuple[list[Question], list[Question]]:
     """The last `share` apart from the rest, moved so that no text is cut in two."""
-    at = len(ordered) - round(share * len(ordered))
+    at = len(ordered) - (max(1, round(share * len(ordered))) if share > 0.0 and len(ordered) > 1 else 0)
     while 0 < at < len(ordered) and ordered[at].name == ordered[at - 1].name:
         at -= 1
     return list(ordered[:at]), list(ordered[at:])

@@ -24,6 +24,7 @@ from recalld_daemon.evaluation.metrics import MAIN, dense_figures, joined
 from recalld_daemon.evaluation.pairset import pairset_of
 from recalld_daemon.evaluation.questions import Asked, Effect, Log, Question, folds, read_log, split_by_time
 from recalld_daemon.evaluation.trained import ABLATED, Fit, candidates_of, fit_adapters, lessons_of, wanted_before
+from recalld_daemon.evaluation.useful import known_before
 from recalld_daemon.learned import PLAIN
 from recalld_daemon.recall.types import Float64
 from recalld_daemon.store.rows import FROZEN
@@ -54,6 +55,7 @@ def survey(ground: Ground, wish: Wish, progress: Progress = lambda phase, done, 
     """The whole document. Raises StoreError."""
     began = time.monotonic()
     log = read_log(ground.reader)
+    ground.before = known_before(ground, [*log.questions, *log.unanswered])
     enough = len(log.questions) >= max(wish.least, 2)
     document: dict[str, Any] = {
         "memory": _memory(ground),

@@ -15,10 +15,12 @@ from typing import Literal, Protocol
 import numpy as np
 
 from recalld_daemon.adapters.pairs import PairSet
+from recalld_daemon.adapters.settings import FitSettings
 from recalld_daemon.evaluation.ground import Ground
 from recalld_daemon.evaluation.judge import Candidate, marks_of
 from recalld_daemon.evaluation.pairset import pairset_of
 from recalld_daemon.evaluation.questions import HELD_SHARE, Question, split_by_time
+from recalld_daemon.evaluation.useful import with_usefulness
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.ranking.features import FEATURES
 from recalld_daemon.ranking.forest import read_forest
@@ -73,7 +75,8 @@ def candidates_of(
     fit: Fit = fit_adapters,
     wanted: Mapping[str, Float32] | None = None,
 ) -> list[Candidate]:
-    """Simplest first: f_Q, its two ablations, + f_K, + f_V, and a refitted ranker where there are lessons enough.
+    """Simplest first: f_Q, its two ablations, + f_K, + f_V; with f_Q a refitted ranker, and usefulness, where
+    there is enough to fit them on.
 
     wanted: what the user was after before each question (`wanted_before`); without it f_V is not judged by cosine.
     None where no question's gold has a vector: nothing can be trained on nothing.
@@ -97,11 +100,16 @@ def candidates_of(
     tell("f_Q + f_K + f_V")
     three = fit(lessons, "qkv")
     valued = replace(PLAIN, query=three.query, key=three.key, value=three.value)
+    valued = with_usefulness(ground, training, valued) or valued  # f_V speaks through usefulness alone
     found.append(Candidate("+f_V", valued, trained, wanted or {}))
     tell("ranker")
     ranked = with_ranker(ground, training, f_q)
     if ranked is not None:
         add("+ranker", ranked)
+    tell("usefulness")
+    useful = with_usefulness(ground, training, f_q)
+    if useful is not None:
+        add("+usefulness", useful)
     return found
 
 
@@ -110,19 +118,22 @@ def lessons_of(ground: Ground, training: Sequence[Question]) -> Lessons:
     _, last = split_by_time(training, HELD_SHARE)
     pairs = pairset_of(training, ground.reader, ground.encode, ground.encoder)
     stops = np.isin(pairs.names, [question.key for question in last])
-    return Lessons(pairs, np.flatnonzero(~stops), np.flatnonzero(stops))
+    learned = {row.tobytes() for row in pairs.queries[~stops]}  # a long text is cut: another one may be the same vector
+    stops_apart = stops & np.array([row.tobytes() not in learned for row in pairs.queries], np.bool_)
+    return Lessons(pairs, np.flatnonzero(~stops), np.flatnonzero(stops_apart))
 
 
 def wanted_before(ground: Ground, questions: Sequence[Question]) -> dict[str, Float32]:
     """key -> (d,) w_s * u_slow + w_f * u_fast as they were before each question: from what helped earlier, in use and
     not in training, so a held-out question's own gold is never in it. Raises StoreError."""
-    from recalld_daemon.adapters.fitting import USUAL, interests_before
+    from recalld_daemon.adapters.fitting import interests_before
 
+    settings = FitSettings()
     pairs = pairset_of(questions, ground.reader, ground.encode, ground.encoder)
     if not len(pairs):
         return {}
     before = interests_before(pairs)
-    rows = USUAL.slow_weight * before.slow + USUAL.fast_weight * before.fast
+    rows = settings.slow_weight * before.slow + settings.fast_weight * before.fast
     return dict(zip(pairs.names, rows.astype(np.float32), strict=True))
 
 
