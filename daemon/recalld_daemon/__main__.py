@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recalld {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_config, _add_keys):
+    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_sleep, _add_config, _add_keys):
         add(commands)
     return parser
 
@@ -257,6 +257,28 @@ def _eval(arguments: argparse.Namespace) -> int:
     home = _home(arguments)
     path = arguments.config or (home.config_file if home.config_file.exists() else None)
     return run_eval(arguments, home, load_config(path))
+
+
+# ---------------------------------------------------------------- sleep
+
+
+def _add_sleep(commands: Any) -> None:
+    from recalld_daemon.sleep.command import DOES, MORE, add_flags
+
+    parser = _command(commands, "sleep", DOES, MORE, _sleep)
+    _add_config_flag(parser)
+    parser.add_argument("--home", metavar="DIR", type=Path, help="data, models and configuration are under DIR")
+    parser.add_argument("--model-cache", metavar="DIR", type=Path, help="where prepared models are kept")
+    add_flags(parser)
+
+
+def _sleep(arguments: argparse.Namespace) -> int:
+    from recalld_daemon.sleep.command import run_sleep
+
+    _bound_threads()
+    home = _home(arguments)
+    path = arguments.config or (home.config_file if home.config_file.exists() else None)
+    return run_sleep(arguments, home, load_config(path))
 
 
 # ---------------------------------------------------------------- config
