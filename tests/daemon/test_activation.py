@@ -388,7 +388,9 @@ def with_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def test(house: VersionHouse) -> None:
         assert made(house, leave_out=2) == 1
 
-    run(directory, test)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gc.freeze", lambda: None)
+        run(directory, test)
     return directory
 
 
