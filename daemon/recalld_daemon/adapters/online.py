@@ -1,13 +1,14 @@
 """f_Q, one step after each query that was answered: Adam on the new pair and a few earlier ones.
 
-The step is small and bounded in four ways. The gradient's norm is clipped; a pair that comes again replaces itself, and
-is stepped on again only after others came between; the mean shift of the buffer's queries from where the PROMOTED
-version puts them (not the step before) may not pass a bound: beyond it the weights are drawn back to that version. And
-each eighth pair is never learned from: on this slice the weights are compared with the promoted ones after every step,
-and when they have become worse, what was learned since is thrown away.
+The step is bounded in four ways. The gradient's norm is clipped. A pair that comes again, while the buffer has it,
+takes the old one's place and is no step. The mean shift of the latest and the held queries from where the PROMOTED
+version puts them (not the step before) may not pass a bound: beyond it the weights are drawn back towards that version.
+And each eighth pair is never learned from: on this slice the weights are compared with the promoted ones after every
+step, and when they have become worse, what was learned since is thrown away, the buffer with it, since it may hold what
+did it.
 
-All of it, Adam's moments and the buffer too, is one safetensors value under the key of every setting that shaped it;
-under another key a state is not resumed. A prototype's step took 1.3 ms without and 5.7 with a replay of 7.
+All of it, Adam's moments and the pairs too, is one safetensors value under a key of every setting that shaped it and of
+the promoted weights; under another key it is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -24,23 +25,28 @@ import safetensors
 import safetensors.numpy
 import torch
 
-from recalld_daemon.adapters.loss import masked, others, three_parts
-from recalld_daemon.adapters.pairs import Pair, kept_negatives
-from recalld_daemon.adapters.residual import Residual, tensor
-from recalld_daemon.adapters.settings import OnlineSettings
-from recalld_daemon.adapters.state import Tensors, notes_of, packed, unpacked
+from recalld_daemon.adapters.adam import Adam
+from recalld_daemon.adapters.held import SAME, HeldSlice
+from recalld_daemon.adapters.loss import Subjects, masked, others, three_parts
+from recalld_daemon.adapters.pairs import MOST_WEIGHT, Pair, kept_negatives
+from recalld_daemon.adapters.residual import Residual, flat_of, tensor
+from recalld_daemon.adapters.settings import OnlineSettings, key_of
+from recalld_daemon.adapters.shelf import QUERY, Shelf
+from recalld_daemon.adapters.state import Tensors, notes_of
 from recalld_daemon.recall.adapter import Adapter
+from recalld_daemon.recall.types import Float32
 
-BETAS = (0.9, 0.999)  # Adam's usual
-EPSILON = 1e-8
-DRAWN_BACK = 8  # halvings, at most, until the drift is within its bound
+DRAWN_BACK = 6  # times, at most, until the drift is within its bound; then the promoted weights themselves
+LATEST = 32  # pairs of the buffer over whose queries drift is measured, beside the held ones
+UNIT = 0.05  # by which a vector's length may differ from 1: half precision is much nearer
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """adapter: what to use from now on. held: the pair went to the slice, nothing was learned from it. reverted: why
-    what was learned was thrown away, or "". drift: mean |f(q) - promoted(q)| over the buffer. The two mrr: of the slice
-    under these weights and under the promoted version's; nan while it is empty."""
+    """adapter: what to use from now on. loss: nan where no step was made. held: the pair went to the slice, nothing was
+    learned from it. reverted: why what was learned was thrown away, or "". drift: mean |f(q) - promoted(q)|. The two
+    mrr: of the slice under these weights (before they were thrown away) and under the promoted version's; nan while it
+    is empty. steps: taken since the state was new."""
 
     adapter: Adapter
     loss: float
@@ -54,198 +60,167 @@ class Step:
 
 
 class BadPair(ValueError):
-    """A pair that can't be learned from: numbers that are not finite, or of another width."""
+    """A pair that can't be learned from: vectors of another width, not of unit length, or not finite."""
+
+
+class StateUnusable(ValueError):
+    """A state that is broken, or was saved under another key."""
 
 
 class OnlineLearner:
-    """Learns on from `promoted`, or from `state` where that was saved under the same key. Not thread-safe."""
+    """Learns on from `promoted`, or from `state`. Not thread-safe. Raises StateUnusable.
+
+    key: whatever else shaped the pairs (encoder, recipe); the settings and the promoted weights are added to it.
+    """
 
     def __init__(self, promoted: Adapter, settings: OnlineSettings, key: str, state: bytes | None = None) -> None:
-        torch.set_num_threads(1)  # a step is a few hundred kFLOP: a second thread costs more than it does
-        self.promoted, self.settings, self.key = promoted, settings, key
+        torch.set_num_threads(1)  # a step is a few MFLOP: a second thread costs more than it does
+        self.promoted, self.settings = promoted, settings
+        self.key = key_of(settings, key=key, promoted=blake2b(promoted.to_bytes(), digest_size=16).hexdigest())
         self.steps = 0
-        self._buffer: dict[str, Pair] = {}
-        self._held: dict[str, Pair] = {}
-        self._since: list[str] = []  # keys of the last steps' pairs
-        self._start(promoted)
+        self._home = flat_of(promoted)
+        self._buffer = self._empty()
+        self._held = HeldSlice(promoted, settings)
+        self._start()
+        self.resumed = bool(state)
         if state:
             self._resume(state)
 
-    def _start(self, adapter: Adapter) -> None:
-        self._module = Residual(adapter)
-        self._moments = [[torch.zeros_like(p), torch.zeros_like(p)] for p in self._module.parameters()]
-        self._adam_steps = 0
-        self.adapter = adapter
+    def _empty(self) -> Shelf:
+        return Shelf(self.promoted.dims, self.settings.kept, self.settings.negatives)
+
+    def _start(self) -> None:
+        """At the promoted version, with an optimiser that remembers nothing."""
+        self._module = Residual(self.promoted)
+        self._adam = Adam([self._module], self.settings.learning_rate)
+        self.adapter = self.promoted
 
     @property
     def held_pairs(self) -> int:
         return len(self._held)
 
     @property
-    def resumed(self) -> bool:
-        return self.steps > 0
+    def pairs(self) -> int:
+        """In the buffer."""
+        return len(self._buffer)
 
     def learn(self, pair: Pair) -> Step:
         """One step. Raises BadPair, and nothing has changed then."""
         began = time.perf_counter()
         pair = self._checked(pair)
-        held = _is_held(pair.key, self.settings.held_every)
-        _put(self._held if held else self._buffer, pair, self.settings.held_kept if held else self.settings.kept)
-        repeated = pair.key in self._since
-        loss = math.nan
-        if not held and not repeated:
-            loss = self._step([pair, *self._replayed(pair)])
-            self._since = [*self._since, pair.key][-self.settings.replay :]
-            self.steps += 1
-        drift = self._bounded_drift()
-        own, theirs = self._slice_mrr(self.adapter), self._slice_mrr(self.promoted)
-        reverted = self._fall(own, theirs)
+        loss, held = math.nan, _is_held(pair.key, self.settings.held_every)
+        if held:
+            self._held.put(pair)
+        else:
+            again = pair.key in self._buffer
+            self._buffer.put(pair)
+            if not again:
+                loss = self._step([self._buffer.pair(key) for key in (pair.key, *self._replayed(pair.key))])
+        drift, shifted = self._bounded()
+        own, theirs, reverted = self._held.judged(shifted)
         if reverted:
-            self._start(self.promoted)
-            self._buffer.clear()
-            drift, own = 0.0, theirs
+            self._start()
+            self._buffer = self._empty()
+            drift = 0.0
         ms = (time.perf_counter() - began) * 1000.0
         return Step(self.adapter, loss, drift, ms, held, reverted, own, theirs, self.steps)
 
     # ------------------------------------------------------------ the step
 
     def _checked(self, pair: Pair) -> Pair:
-        """With its nearest kept negatives only."""
+        """With its nearest kept negatives only, and a weight within its bound."""
         dims = self.promoted.dims
         parts = [pair.query, pair.gold, *([] if pair.subject is None else [pair.subject]), *pair.negatives]
-        if any(part.shape != (dims,) or not np.isfinite(part).all() for part in parts):
-            raise BadPair(f"pair {pair.key!r}: its vectors are not {dims} finite numbers each")
+        if any(part.shape != (dims,) for part in parts):
+            raise BadPair(f"pair {pair.key!r}: its vectors are not {dims} numbers each")
+        lengths = np.linalg.norm(np.stack(parts).astype(np.float64), axis=1)
+        if not (np.abs(lengths - 1.0) <= UNIT).all():  # nan and inf are not
+            raise BadPair(f"pair {pair.key!r}: its vectors are not of unit length")
         if not math.isfinite(pair.weight) or pair.weight <= 0:
             raise BadPair(f"pair {pair.key!r}: its weight is {pair.weight}")
         negatives = pair.negatives.reshape(-1, dims)
-        if len(negatives):
-            negatives = negatives[kept_negatives(pair.query, pair.gold, negatives)]
-            nearest = np.argsort(-(negatives @ pair.query), kind="stable")[: self.settings.negatives]
-            negatives = negatives[nearest]
-        return Pair(pair.key, pair.query, pair.gold, negatives, pair.subject, pair.weight, pair.at)
+        negatives = negatives[kept_negatives(pair.query, pair.gold, negatives)]
+        nearest = np.argsort(-(negatives @ pair.query), kind="stable")[: self.settings.negatives]
+        return replace(pair, negatives=negatives[nearest], weight=min(pair.weight, MOST_WEIGHT))
 
-    def _replayed(self, pair: Pair) -> list[Pair]:
-        """Earlier pairs, drawn by the step's number: the same again after a restart."""
-        keys = [key for key in self._buffer if key != pair.key]
+    def _replayed(self, key: str) -> list[str]:
+        """Keys of earlier pairs, drawn by the step's number: the same again after a restart."""
+        keys = [other for other in self._buffer.keys if other != key]
         drawn = np.random.default_rng(self.steps).permutation(len(keys))[: self.settings.replay]
-        return [self._buffer[keys[n]] for n in drawn.tolist()]
+        return [keys[n] for n in drawn.tolist()]
 
     def _step(self, pairs: Sequence[Pair]) -> float:
-        settings = self.settings
+        settings = self.settings.loss
         plain = tensor(np.stack([pair.query for pair in pairs]))  # (n, d)
         columns = tensor(np.concatenate([np.stack([p.gold for p in pairs]), *(p.negatives for p in pairs)]))  # (c, d)
         right = torch.arange(len(pairs))
         weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float32)
-        with torch.no_grad():
-            known = columns[: len(pairs)] @ columns.T > 1 - 1e-5  # the same memory, as another pair's gold
-            allowed = others(plain @ columns.T, right, known, settings.loss.near_gold)
-        self._module.zero_grad(set_to_none=True)
+        known = columns[: len(pairs)] @ columns.T > SAME  # the same memory, as another pair's gold
+        allowed = others(plain @ columns.T, right, known, settings.near_gold)
+        self._adam.zero_gradients()
         shifted = self._module(plain)
         scores = masked(shifted @ columns.T, allowed)
-        loss = three_parts(scores, right, shifted, plain, weights, settings.loss, _subjects(pairs))
+        loss = three_parts(scores, right, shifted, plain, weights, settings, _subjects(pairs))
         loss.backward()  # type: ignore[no-untyped-call]
-        self._adam()
-        self.adapter = self._module.to_adapter()
+        if self._adam.step(self.settings.most_gradient):
+            self.adapter = self._module.to_adapter()
+        self.steps += 1
         return float(loss.detach())
-
-    @torch.no_grad()
-    def _adam(self) -> None:
-        parameters = list(self._module.parameters())
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients])))
-        share = min(1.0, self.settings.most_gradient / max(norm, 1e-12))
-        self._adam_steps += 1
-        first, second = (1 - beta**self._adam_steps for beta in BETAS)
-        for parameter, gradient, (mean, square) in zip(parameters, gradients, self._moments, strict=True):
-            mean.lerp_(gradient * share, 1 - BETAS[0])
-            square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=(1 - BETAS[1]) * share * share)
-            parameter.addcdiv_(
-                mean, (square / second).sqrt_().add_(EPSILON), value=-self.settings.learning_rate / first
-            )
 
     # ------------------------------------------------------------ its bounds
 
-    def _bounded_drift(self) -> float:
-        """Mean distance of the buffer's queries from where the promoted version puts them, drawn back where it is too
-        much."""
-        if not self._buffer:
-            return 0.0
-        queries = np.stack([pair.query for pair in list(self._buffer.values())[-64:]])
-        before = self.promoted.apply(queries)
-        for _ in range(DRAWN_BACK):
-            drift = float(np.linalg.norm(self.adapter.apply(queries) - before, axis=1).mean())
+    def _bounded(self) -> tuple[float, Float32]:
+        """(drift, the held queries under the weights), drawn back to the promoted version where it was too much."""
+        held = len(self._held)
+        latest = self._buffer.vectors(QUERY, LATEST)
+        queries = np.concatenate([self._held.queries, latest])
+        before = np.concatenate([self._held.promoted, self.promoted.apply(latest)])
+        for attempt in range(DRAWN_BACK + 1):
+            shifted = self.adapter.apply(queries)
+            drift = float(np.linalg.norm(shifted - before, axis=1).mean()) if len(queries) else 0.0
             if drift <= self.settings.most_drift:
-                return drift
-            self._draw_back()
-        return drift
+                break
+            self._draw_back(0.95 * self.settings.most_drift / drift if attempt < DRAWN_BACK - 1 else 0.0)
+        return drift, shifted[:held]
 
     @torch.no_grad()
-    def _draw_back(self) -> None:
-        """Half way to the promoted version."""
-        home = Residual(self.promoted)
-        for parameter, there in zip(self._module.parameters(), home.parameters(), strict=True):
-            parameter.lerp_(there, 0.5)
+    def _draw_back(self, share: float) -> None:
+        """Keep that share of the way from the promoted version."""
+        if share > 0:  # a drift that is no number is worth none of it
+            self._module.flat.sub_(self._home).mul_(share).add_(self._home)
+        else:
+            self._module.flat.copy_(self._home)
         self.adapter = self._module.to_adapter()
-
-    def _slice_mrr(self, adapter: Adapter) -> float:
-        """Of the held slice: each gold among the golds of the others and its own negatives."""
-        if not self._held:
-            return math.nan
-        pairs = list(self._held.values())
-        shifted = adapter.apply(np.stack([pair.query for pair in pairs]))  # (n, d)
-        golds = np.stack([pair.gold for pair in pairs])
-        across = shifted @ golds.T  # (n, n)
-        total = 0.0
-        for n, pair in enumerate(pairs):
-            better = int((across[n] > across[n, n]).sum()) + int((pair.negatives @ shifted[n] > across[n, n]).sum())
-            total += 1.0 / (1 + better)
-        return total / len(pairs)
-
-    def _fall(self, own: float, theirs: float) -> str:
-        if not np.isfinite(self.adapter.w2).all() or not np.isfinite(self.adapter.b2).all():
-            return "its weights are no numbers any more"
-        if len(self._held) < self.settings.least_held or own >= theirs - self.settings.most_fall:
-            return ""
-        return f"on {len(self._held)} pairs held out its MRR is {own:.3f}, the promoted version's {theirs:.3f}"
 
     # ------------------------------------------------------------ kept
 
     def state(self) -> bytes:
         """All of it, as safetensors."""
-        tensors: Tensors = {
-            name: part.detach().numpy() for name, part in zip("abcd", self._module.parameters(), strict=True)
-        }
-        for n, (mean, square) in enumerate(self._moments):
-            tensors |= {f"mean{n}": mean.numpy(), f"square{n}": square.numpy()}
-        for name, pairs in (("buffer", self._buffer), ("held", self._held)):
-            tensors |= packed(name, list(pairs.values()), self.promoted.dims)
+        flat, mean, square = self._module.flat, self._adam.means[0], self._adam.squares[0]
+        tensors: Tensors = {"flat": flat.numpy(), "mean": mean.numpy(), "square": square.numpy()}
+        tensors |= self._buffer.tensors("buffer") | self._held.shelf.tensors("held")
         notes = {
-            "key": self.key, "steps": str(self.steps), "adam_steps": str(self._adam_steps),
-            "since": json.dumps(self._since), "buffer": json.dumps(list(self._buffer)),
-            "held": json.dumps(list(self._held)),
+            "key": self.key, "steps": str(self.steps), "adam_steps": str(self._adam.steps),
+            "buffer": json.dumps(self._buffer.keys), "held": json.dumps(self._held.shelf.keys),
         }  # fmt: skip
-        return safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in tensors.items()}, notes)
+        return safetensors.numpy.save(tensors, notes)
 
     def _resume(self, state: bytes) -> None:
-        """Go on from a state, if it was saved under this key and is whole; else from the promoted version."""
         try:
-            tensors = safetensors.numpy.load(state)
-            notes = notes_of(state)
-            if notes.get("key") != self.key:
-                return
-            adapter = Adapter(tensors["a"], tensors["b"], tensors["c"], tensors["d"], self.promoted.alpha)
-            if adapter.w1.shape != self.promoted.w1.shape:
-                return
-            moments = [[tensor(tensors[f"mean{n}"]), tensor(tensors[f"square{n}"])] for n in range(4)]
-            buffer = unpacked("buffer", tensors, json.loads(notes["buffer"]))
-            held = unpacked("held", tensors, json.loads(notes["held"]))
+            tensors, notes = safetensors.numpy.load(state), notes_of(state)
+            if notes["key"] != self.key:
+                raise StateUnusable("it was saved under other settings, or over another version")
             steps, adam_steps = int(notes["steps"]), int(notes["adam_steps"])
-            since = [str(key) for key in json.loads(notes["since"])]
-        except (safetensors.SafetensorError, KeyError, ValueError, IndexError):
-            return
-        self._start(adapter)
-        self._moments, self._adam_steps, self.steps = moments, adam_steps, steps
-        self._buffer, self._held, self._since = buffer, held, since
+            self._buffer.filled("buffer", tensors, json.loads(notes["buffer"]))
+            self._held.filled("held", tensors, json.loads(notes["held"]))
+            learned = [tensors[name] for name in ("flat", "mean", "square")]
+            if any(part.shape != tuple(self._home.shape) or not np.isfinite(part).all() for part in learned):
+                raise StateUnusable("its weights do not fit the promoted ones, or are not finite")
+        except (safetensors.SafetensorError, LookupError, UnicodeDecodeError, ValueError) as error:
+            raise StateUnusable(f"what was learned can't be gone on from: {error}") from error
+        for ours, saved in zip((self._module.flat, self._adam.means[0], self._adam.squares[0]), learned, strict=True):
+            ours.copy_(torch.from_numpy(saved))
+        self.steps, self._adam.steps, self.adapter = steps, adam_steps, self._module.to_adapter()
 
 
 def _is_held(key: str, every: int) -> bool:
@@ -253,18 +228,12 @@ def _is_held(key: str, every: int) -> bool:
     return bool(every) and int.from_bytes(blake2b(key.encode(), digest_size=4).digest()) % every == 0
 
 
-def _put(pairs: dict[str, Pair], pair: Pair, most: int) -> None:
-    """As the newest; the oldest goes."""
-    pairs.pop(pair.key, None)
-    pairs[pair.key] = pair
-    while len(pairs) > most:
-        del pairs[next(iter(pairs))]
-
-
-def _subjects(pairs: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+def _subjects(pairs: Sequence[Pair]) -> Subjects | None:
     """Each distinct subject once: two pairs of the same one must not be told apart."""
     own = [(n, pair.subject) for n, pair in enumerate(pairs) if pair.subject is not None]
     if not own:
         return None
-    distinct, rows = np.unique(np.stack([subject for _, subject in own]), axis=0, return_inverse=True)
-    return torch.tensor([n for n, _ in own]), tensor(distinct), torch.tensor(rows.reshape(-1))
+    vectors = np.stack([subject for _, subject in own])
+    first = (vectors @ vectors.T > SAME).argmax(axis=1)  # (k,) where each was first
+    distinct, rows = np.unique(first, return_inverse=True)
+    return torch.tensor([n for n, _ in own]), tensor(vectors[distinct]), torch.tensor(rows)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from recalld_daemon.recall.types import Float32, Float64, Int64
 
 NEAR_GOLD = 0.95  # the design's: a negative this near to the query, beside the gold one, is probably right as well
+MOST_WEIGHT = 5.0  # of a pair: one that was hardly ever looked at must not outweigh all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def kept_negatives(query: Float32, gold: Float32, negatives: Float32) -> NDArray
     return kept
 
 
-def inverse_propensity(rank: int, propensity: float = 1.0, *, most: float = 5.0) -> float:
+def inverse_propensity(rank: int, propensity: float = 1.0, *, most: float = MOST_WEIGHT) -> float:
     """How much a verdict on what was shown at this rank (from 1) counts: 1 / P(looked at and shown), clipped.
 
     A reader looks at rank r with r ** -0.5 (the usual position model, Joachims et al. 2017, with its exponent halved:

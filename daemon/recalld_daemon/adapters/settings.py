@@ -49,6 +49,7 @@ class OnlineSettings:
     held_every: int = 8  # each eighth pair is never learned from: the validation slice
     held_kept: int = 64
     least_held: int = 8  # of the slice, before a fall is believed
+    fall_errors: float = 1.0  # standard errors by which the fall must be clear of none
     most_fall: float = 0.02  # of the slice's mean reciprocal rank below the promoted version's: back to that
 
 

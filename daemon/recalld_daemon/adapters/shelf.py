@@ -1,0 +1,102 @@
+"""A learner's pairs, each once, the oldest going first.
+
+In half precision, as they are saved, so that a learner that was resumed computes with the very numbers it would have
+had without. No torch here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recalld_daemon.adapters.pairs import Pair
+from recalld_daemon.adapters.state import Tensors
+from recalld_daemon.recall.adapter import unit
+from recalld_daemon.recall.types import Float32
+
+QUERY, GOLD, SUBJECT, NEGATIVES = range(4)  # places of a pair's vectors; negatives from there on
+
+
+class Shelf:
+    """At most `most` pairs of at most `negatives` negatives each; a pair with more loses its last."""
+
+    def __init__(self, dims: int, most: int, negatives: int) -> None:
+        self._vectors: NDArray[np.float16] = np.zeros((most, NEGATIVES + negatives, dims), np.float16)
+        self._counts = np.zeros(most, np.int64)  # of negatives
+        self._has_subject = np.zeros(most, np.uint8)
+        self._figures = np.zeros((most, 2), np.float64)  # weight, at
+        self._slots: dict[str, int] = {}  # by key, the oldest first
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._slots
+
+    @property
+    def keys(self) -> list[str]:
+        return list(self._slots)
+
+    def put(self, pair: Pair) -> None:
+        """As the newest, in the place of one with the same key."""
+        slot = self._slots.pop(pair.key, len(self._slots))
+        if slot == len(self._vectors):
+            slot = self._slots.pop(next(iter(self._slots)))
+        self._slots[pair.key] = slot
+        negatives = pair.negatives[: self._vectors.shape[1] - NEGATIVES]
+        self._vectors[slot] = 0
+        self._vectors[slot, QUERY], self._vectors[slot, GOLD] = pair.query, pair.gold
+        self._has_subject[slot] = pair.subject is not None
+        if pair.subject is not None:
+            self._vectors[slot, SUBJECT] = pair.subject
+        self._counts[slot] = len(negatives)
+        self._vectors[slot, NEGATIVES : NEGATIVES + len(negatives)] = negatives
+        self._figures[slot] = pair.weight, pair.at
+
+    def pair(self, key: str) -> Pair:
+        slot = self._slots[key]
+        rows = unit(self._vectors[slot].astype(np.float32))
+        weight, at = self._figures[slot].tolist()
+        negatives = rows[NEGATIVES : NEGATIVES + int(self._counts[slot])]
+        subject = rows[SUBJECT] if self._has_subject[slot] else None
+        return Pair(key, rows[QUERY], rows[GOLD], negatives, subject, weight, at)
+
+    def vectors(self, place: int, last: int | None = None) -> Float32:
+        """(n, d) of all pairs, or of the last so many: QUERY or GOLD."""
+        slots = self._order[-last:] if last else self._order
+        return unit(self._vectors[slots, place].astype(np.float32))
+
+    def negatives(self) -> tuple[Float32, NDArray[np.bool_]]:
+        """(n, k, d) of all pairs, and (n, k) whether there is one."""
+        rows = unit(self._vectors[self._order, NEGATIVES:].astype(np.float32))
+        return rows, np.arange(rows.shape[1]) < self._counts[self._order][:, None]
+
+    @property
+    def _order(self) -> NDArray[np.int64]:
+        return np.fromiter(self._slots.values(), np.int64, len(self._slots))
+
+    # ------------------------------------------------------------ kept
+
+    def tensors(self, name: str) -> Tensors:
+        order = self._order
+        return {
+            f"{name}.vectors": self._vectors[order], f"{name}.counts": self._counts[order],
+            f"{name}.has_subject": self._has_subject[order], f"{name}.figures": self._figures[order],
+        }  # fmt: skip
+
+    def filled(self, name: str, tensors: Tensors, keys: Sequence[str]) -> Self:
+        """Itself, holding what was saved. Raises KeyError, ValueError: that is another shelf's."""
+        n = len(keys)
+        for array, end in (
+            (self._vectors, "vectors"), (self._counts, "counts"), (self._has_subject, "has_subject"),
+            (self._figures, "figures"),
+        ):  # fmt: skip
+            saved = tensors[f"{name}.{end}"]
+            if saved.shape != (n, *array.shape[1:]) or n > len(array) or not np.isfinite(saved).all():
+                raise ValueError(f"{name}.{end}: {saved.shape} for {n} pairs, or numbers that are not finite")
+            array[:n] = saved
+        self._slots = {key: slot for slot, key in enumerate(keys)}
+        return self
