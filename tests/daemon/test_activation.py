@@ -38,7 +38,7 @@ async def main():
 trio.run(main)
 """
 STAGES = {  # where the process dies
-    "projecting": "house.memory.ingest.keeping.project = None; stages.Activation.opened = killed",
+    "projecting": "type(house.memory.ingest.keeping).project = killed",
     "index built": "stages.finds_nearest = killed",
     "commit": "stages.holds_all = killed",
     "before it is live": "type(house.memory.writer).set_live = killed",
@@ -395,7 +395,7 @@ def with_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_p060_killed_in_the_middle_of_an_activation_the_old_version_is_live(with_version: Path, stage: str) -> None:
+def test_killed_in_the_middle_of_an_activation_the_old_version_is_live(with_version: Path, stage: str) -> None:
     async def test(house: VersionHouse) -> None:
         assert house.memory.learned.version == 0
         plain = await house.ask()
