@@ -29,6 +29,7 @@ from recalld_daemon.extract.rules import RULES
 from recalld_daemon.index import Catalogue, Extracts, FaissIndex, agree_catalogue, open_catalogue
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Gate, Root
+from recalld_daemon.interests import InterestWatch
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.lessons import Ground
 from recalld_daemon.paths import Home
@@ -71,6 +72,7 @@ class Memory:
     scopes: dict[str, int]
     write_ahead: WriteAhead
     extracts: Extracts  # empty until it is filled, and then kept
+    interests: InterestWatch
     costs: Costs = field(default_factory=Costs)  # of each stage of a recall, as measured here
     index: FaissIndex | None = None
     catalogue: Catalogue | None = None
@@ -99,7 +101,8 @@ class Memory:
         writer.adopt_recipe(RULES)
         reader = open_reader(home.database)
         turns = trio.CapacityLimiter(1)
-        return cls(home, writer, reader, turns, reader.scopes(), WriteAhead(writer, turns), Extracts(reader))
+        write_ahead, interests = WriteAhead(writer, turns), InterestWatch(reader)
+        return cls(home, writer, reader, turns, reader.scopes(), write_ahead, Extracts(reader), interests)
 
     def close(self) -> None:
         for index in (self.index, *self._retired):
@@ -116,7 +119,7 @@ class Memory:
             wishes = replace(self.wishes, late_interaction=late_interaction, cross=cross, learned=learned)
             parts = parts_of(self.reader, self.catalogue, self.extracts, self.index, wishes)
             self._recaller = Recaller(
-                AdaptedEncoder(live, lambda: self.f_q(learned)),
+                AdaptedEncoder(self.interests.hears(live), lambda: self.f_q(learned)),
                 parts.lanes,
                 parts.deepeners,
                 spreading=parts.spreading,
@@ -158,7 +161,7 @@ class Memory:
         """Index and follow the files, open the index when the encoder is known, save it now and then."""
         self.wishes = Wishes(
             ranker=config.ranker, more_lanes=config.more_lanes, user_names=config.user_names,
-            agent_names=config.agent_names,
+            agent_names=config.agent_names, interests=self.interests.current,
         )  # fmt: skip
         self.cross_seconds = 0.0 if config.cross_encoder == "none" else config.cross_encoder_ms / 1000.0
         self.ingest = Ingest(
@@ -290,6 +293,7 @@ class Memory:
             self.extracts.swap()
             self.index = index
         self._ground, self.learned, self._recaller = ground, ground.learned, None
+        self.interests.stand_on(ground)
         self.stand_on(ground)
 
     async def _tidy_up(self, keep: int) -> None:

@@ -78,7 +78,8 @@ class _Judging:
 
 
 class Recalls:
-    """`active` counts the recalls under way: bulk work waits while there are any."""
+    """`active` counts the recalls under way: bulk work waits while there are any. `ended` is told of each one's query
+    when it is over."""
 
     def __init__(
         self,
@@ -89,9 +90,11 @@ class Recalls:
         costs: Costs | None = None,
         habits: Callable[[], Habits] = lambda: NO_HABITS,
         withhold: Withhold = lambda live, recall, withheld: None,
+        ended: Callable[[str], None] = lambda query: None,
     ) -> None:
         self._recaller, self._reader, self._settings, self._tell = recaller, reader, settings, tell
         self.costs, self._habits, self._withhold = costs or Costs(), habits, withhold
+        self._ended = ended
         self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
         self.active = 0
         self._idle = trio.Event()
@@ -116,6 +119,7 @@ class Recalls:
         finally:
             live.running.pop(live.now_of(start.recall), None)
             live.heirs.pop(start.recall, None)
+            self._ended(start.query.text)
             self.active -= 1
             if not self.active:
                 self._idle.set()

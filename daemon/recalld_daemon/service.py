@@ -175,8 +175,10 @@ class Service:
         )  # fmt: skip
         habits = HabitWatch(memory.reader)
         nursery.start_soon(habits.serve)
+        nursery.start_soon(memory.interests.serve, journal.note)
         desk.recalls = Recalls(
-            recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now, desk.withheld
+            recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now, desk.withheld,
+            memory.interests.ended,
         )  # fmt: skip
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner)
         answers.memory = memory
@@ -208,6 +210,7 @@ class Service:
             await parts.desk.watching.flush()
             for live in parts.book:
                 parts.journal.note(partial(keep_session, live.record()))
+            parts.memory.interests.keep(parts.journal.note)
             await parts.journal.flush()
             await parts.memory.save()
         log.info("drained in %.0f ms", (trio.current_time() - now) * 1000)

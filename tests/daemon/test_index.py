@@ -210,3 +210,18 @@ def test_the_dense_lane_is_a_lane(index: FaissIndex) -> None:
     assert hits.ids[0] == 4
     with pytest.raises(ValueError, match="encoding"):
         lane.search(query, None, View(), 2)
+
+
+def test_vectors_are_given_back_as_they_lie(tmp_path: Path) -> None:
+    """In the block, in an exact base, in bytes; of the living only, in the order asked for."""
+    rng = np.random.default_rng(5)
+    for n, near in ((100, 1e-3), (BLOCK_ROWS + 100, 1e-3), (SQ8_FROM + 10, 0.02)):
+        index = FaissIndex(tmp_path / str(n), ENCODER, 0)
+        vectors = unit(rng, n)
+        index.add(batch(range(1, n + 1), vectors))
+        index.add(batch([n + 1, n + 2], vectors[:2], scope=2))
+        index.remove([5, n])
+        found = index.vectors_of(np.array([n + 2, 5, 1, n, 3, 10**6]))
+        assert np.isnan(found[[1, 3, 5]]).all()
+        assert np.abs(found[[0, 2, 4]] - vectors[[1, 0, 2]]).max() < near
+        index.close()

@@ -114,7 +114,8 @@ class Counts:
             places = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
             found = np.where(self.ids[places] == ids, self.amounts[places], 0.0)
         now = found * faded(np.float64(at - self.at), days)
-        return np.minimum(1.0, np.log1p(now) / np.log1p(MANY_USES)).astype(np.float32)
+        result: Float32 = np.minimum(1.0, np.log1p(now) / np.log1p(MANY_USES)).astype(np.float32)
+        return result
 
 
 NO_USES = Counts(np.empty(0, np.int64), np.empty(0))

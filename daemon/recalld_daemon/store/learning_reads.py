@@ -10,7 +10,7 @@ import numpy as np
 
 from recalld_daemon.recall.types import Float32, Int64
 from recalld_daemon.store.reads import Reads
-from recalld_daemon.store.rows import FROZEN, Artefact, CycleRecord, JudgedRecord, StateRecord, VersionRecord
+from recalld_daemon.store.rows import FROZEN, Artefact, CycleRecord, JudgedRecord, StateRecord, Use, VersionRecord
 
 _JUDGED = """SELECT i.id, i.recall, i.session, coalesce(s.scope, 1), r.query, r.at, i.passage, i.rank, i.probability,
     i.outcome, i.propensity, i.shown_at,
@@ -22,6 +22,11 @@ _BESIDE = """SELECT DISTINCT o.passage FROM passage_subjects m JOIN subjects s O
     JOIN passage_subjects o ON o.subject = m.subject JOIN passages p ON p.id = o.passage
     WHERE m.passage = ? AND o.passage <> m.passage AND p.scope IN (SELECT value FROM json_each(?))
     ORDER BY o.passage DESC LIMIT ?"""
+_USES = """SELECT i.passage, min(f.at), i.rank, i.propensity, i.outcome FROM feedback f
+    JOIN impressions i ON i.id = f.impression WHERE f.at > ? AND f.verdict IN ('good', 'used', 'acted')
+    AND coalesce((SELECT e.verdict FROM feedback e WHERE e.impression = i.id AND e.verdict IN ('good', 'bad')
+      ORDER BY e.id DESC LIMIT 1), iif(i.outcome = 'withheld', 'bad', 'good')) = 'good'
+    GROUP BY i.id"""
 _LESSONS_AFTER = """SELECT impression FROM feedback WHERE at >= ? AND verdict IN ('good', 'used', 'acted')
     GROUP BY impression ORDER BY max(at) DESC LIMIT ?"""
 _VERSION = """SELECT n.encoder, n.version, n.created_at, n.live, n.vectors, n.state, n.why, n.metrics, n.drift,
@@ -59,6 +64,10 @@ class LearningReads(Reads):
     def helped_after(self, at: float, limit: int) -> list[str]:
         """Impressions that were said or seen to help from then on, oldest first; of more than `limit` the newest."""
         return [str(row[0]) for row in self._all(_LESSONS_AFTER, (at, limit))][::-1]
+
+    def uses(self, since: float) -> list[Use]:
+        """Every use since then: one for each impression that helped, as `evaluation.questions.label_of` says it."""
+        return [Use(*row) for row in self._all(_USES, (since,))]
 
     def passages_beside(self, passage: int, scopes: Sequence[int], limit: int) -> list[int]:
         """Others within these scopes that have a subject in common with a passage, newest first."""

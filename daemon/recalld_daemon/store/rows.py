@@ -166,6 +166,17 @@ class JudgedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """An impression that helped; at: of the first verdict that said so, epoch seconds."""
+
+    passage: int
+    at: float
+    rank: int  # from 1
+    propensity: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
 class VersionRecord:
     """A snapshot as `recallctl versions` lists it. metrics: JSON; size: bytes of its artefacts and own vectors."""
 
