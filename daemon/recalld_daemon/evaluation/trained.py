@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from recalld_daemon.adapters.interests import interests_before
 from recalld_daemon.adapters.pairs import PairSet
 from recalld_daemon.adapters.settings import FitSettings
 from recalld_daemon.evaluation.ground import Ground
@@ -60,7 +61,7 @@ class Lessons:
 
 def fit_adapters(lessons: Lessons, parts: Parts) -> Fitted:
     """As the nightly cycle fits them. Imports torch, which takes seconds. Raises fitting.NothingToLearn."""
-    from recalld_daemon.adapters.fitting import fit, interests_before
+    from recalld_daemon.adapters.fitting import fit
 
     pairs, held = lessons.pairs.rows(lessons.fitted_on), lessons.pairs.rows(lessons.stopped_by)
     before = interests_before(lessons.pairs)  # over all of them: what stops the fit comes after what it learns from
@@ -126,8 +127,6 @@ def lessons_of(ground: Ground, training: Sequence[Question]) -> Lessons:
 def wanted_before(ground: Ground, questions: Sequence[Question]) -> dict[str, Float32]:
     """key -> (d,) w_s * u_slow + w_f * u_fast as they were before each question: from what helped earlier, in use and
     not in training, so a held-out question's own gold is never in it. Raises StoreError."""
-    from recalld_daemon.adapters.fitting import interests_before
-
     settings = FitSettings()
     pairs = pairset_of(questions, ground.reader, ground.encode, ground.encoder)
     if not len(pairs):
