@@ -71,9 +71,9 @@ def _unreadable(night: Night) -> str:
     """What of it a daemon could not use; "" where all is well."""
     assert night.version is not None
     learned, parts = read_learned(night.reader, night.encoder, night.version), str(night.report["chosen"])
-    if ("f_Q" in parts) != (learned.query is not None) or ("ranker" in parts) != (learned.ranker is not None):
-        return f"what was kept of it is not {parts}"
-    return ""
+    there = {"f_Q": learned.query, "f_V": learned.value, "ranker": learned.ranker, "usefulness": learned.usefulness}
+    wrong = [name for name, part in there.items() if (name in parts) != (part is not None)]
+    return f"{', '.join(wrong)} of it can't be read" if wrong else ""
 
 
 def _wrong(night: Night) -> str:
@@ -98,7 +98,7 @@ def _wrong(night: Night) -> str:
 
 
 def far_from(reader: Reader, encoder: int, version: int, key: Adapter, seed: int = 0) -> str:
-    """How a sample of a snapshot's vectors differs from f_K of the frozen ones; "" if it does not. Raises StoreError."""
+    """How a sample of a snapshot differs from f_K of the frozen vectors; "" if it does not. Raises StoreError."""
     ids = reader.encoded(encoder, version).ids
     chosen = np.random.default_rng(seed).choice(ids, min(SAMPLE, len(ids)), replace=False) if len(ids) else ids
     found = [reader.plain_vectors(chosen.tolist(), encoder, snapshot) for snapshot in (FROZEN, version)]

@@ -8,7 +8,6 @@ answers any. Each one's figures are kept when it has answered, so an interrupted
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from recalld_daemon.evaluation.judge import (
@@ -24,12 +23,10 @@ from recalld_daemon.evaluation.judge import (
 from recalld_daemon.evaluation.metrics import MAIN, NAMES
 from recalld_daemon.evaluation.questions import Question, read_log
 from recalld_daemon.learned import Learned
-from recalld_daemon.ranking.features import FEATURES
-from recalld_daemon.ranking.forest import read_forest
-from recalld_daemon.sleep.kept import ranker_name, result_from_json, result_name, result_to_json
+from recalld_daemon.sleep.kept import result_from_json, result_name, result_to_json
 from recalld_daemon.sleep.night import Failed, Night, marks_before
 from recalld_daemon.sleep.recipes import CHAMPION, RECIPES, Recipe
-from recalld_daemon.sleep.train import fits_of, learned_with
+from recalld_daemon.sleep.train import fits_of, learned_with, with_more
 from recalld_daemon.versions import flat
 
 
@@ -58,9 +55,7 @@ def challengers_of(night: Night) -> list[tuple[Recipe, Candidate]]:
     found = []
     for recipe in RECIPES:
         own = learned.get(recipe.parts)
-        if own is not None and recipe.ranker:
-            text = night.kept.get(ranker_name(recipe.name))
-            own = None if text is None else replace(own, ranker=read_forest(text.decode(), FEATURES))
+        own = None if own is None else with_more(night, recipe, own)
         if own is not None:
             found.append((recipe, Candidate(recipe.name, own, trained)))
     return found

@@ -58,10 +58,9 @@ def names() -> Iterator[str]:
     yield SPLIT
     for parts in FITS:
         yield from (fit_name(parts), checkpoint_name(parts))
-    yield "usefulness"
     yield result_name(CHAMPION)
     for recipe in RECIPES:
-        yield ranker_name(recipe.name)
+        yield from (ranker_name(recipe.below.name), usefulness_name(recipe.name))
         yield result_name(recipe.name)
 
 
@@ -75,6 +74,10 @@ def checkpoint_name(parts: str) -> str:
 
 def ranker_name(recipe: str) -> str:
     return f"ranker of {recipe}"
+
+
+def usefulness_name(recipe: str) -> str:
+    return f"usefulness of {recipe}"
 
 
 def result_name(candidate: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from recalld_daemon.config import Config
 from recalld_daemon.evaluation.ground import Ground
 from recalld_daemon.evaluation.questions import Question, read_log
+from recalld_daemon.evaluation.useful import known_before
 from recalld_daemon.learned import Learned
 from recalld_daemon.paths import Home
 from recalld_daemon.sleep.kept import SPLIT, Kept
@@ -66,6 +67,8 @@ class Night:
                     f"the configured encoder is not the one that is live ({ground.record.model or ground.encoder}): "
                     "let recalld index with it first"
                 )
+            log = read_log(self.reader)
+            ground.before = known_before(ground, [*log.questions, *log.unanswered])
             self._ground = ground
         return self._ground
 

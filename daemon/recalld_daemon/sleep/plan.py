@@ -12,6 +12,7 @@ from recalld_daemon.config import Config
 from recalld_daemon.evaluation.ground import NoGround
 from recalld_daemon.paths import Home
 from recalld_daemon.ranking.refit import LEAST_LESSONS
+from recalld_daemon.recall.usefulness_fit import LEAST_QUESTIONS
 from recalld_daemon.sleep.collect import collected, too_few
 from recalld_daemon.sleep.cycle import last_of, night_key, what_is_live
 from recalld_daemon.sleep.phases import start_of
@@ -42,7 +43,9 @@ def planned(home: Home, config: Config, settings: Settings) -> dict[str, Any]:
 
 def _candidates(config: Config, questions: int) -> list[str]:
     ranked = config.ranker and questions >= LEAST_LESSONS
-    return [recipe.name for recipe in RECIPES if ranked or not recipe.ranker]
+    useful = questions >= LEAST_QUESTIONS
+    able = [recipe for recipe in RECIPES if (ranked or not recipe.ranker) and (useful or not recipe.usefulness)]
+    return [recipe.name for recipe in able]
 
 
 def _reprojection(reader: Reader, encoder: int, settings: Settings) -> dict[str, Any]:

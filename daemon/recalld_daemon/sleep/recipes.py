@@ -1,13 +1,14 @@
 """What is put up against the champion each night, simplest first: of those that win, the first is promoted.
 
-Simple is what has fewer learned parts; of equally many, what only orders what was found (the ranker) comes before what
-moves queries (f_Q), and that before what moves everything stored (f_K, f_V), which costs a re-projection. A night only
-ever climbs as far as it must: tomorrow today's winner is the champion, and the next step has to beat that.
+What leaves stored vectors alone is simpler than what projects all of them again (f_K, and f_V over it); within either,
+fewer learned parts are simpler than more; and of equally many, what only orders what was found (the ranker, then
+usefulness) is simpler than what moves queries (f_Q). A night climbs only as far as it must: tomorrow today's winner is
+the champion, and the next step has to beat that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Parts = Literal["q", "qk", "qkv"]
@@ -27,8 +28,13 @@ class Recipe:
     @property
     def name(self) -> str:
         """E.g. "f_Q + ranker"."""
-        more = [name for name in ("usefulness", "ranker") if getattr(self, name)]
+        more = [name for name in ("ranker", "usefulness") if getattr(self, name)]
         return " + ".join(filter(None, [_NAMES[self.parts], *more]))
+
+    @property
+    def below(self) -> Recipe:
+        """The same without usefulness: whose ranker it has, since weights belong to the ranker they are fitted over."""
+        return replace(self, usefulness=False)
 
     @property
     def size(self) -> int:
@@ -38,10 +44,13 @@ class Recipe:
 
 RECIPES: tuple[Recipe, ...] = (
     Recipe("", ranker=True),
+    Recipe("", usefulness=True),
     Recipe("q"),
+    Recipe("", ranker=True, usefulness=True),
     Recipe("q", ranker=True),
+    Recipe("q", ranker=True, usefulness=True),
     Recipe("qk"),
     Recipe("qk", ranker=True),
-    Recipe("qkv"),
-    Recipe("qkv", ranker=True),
+    Recipe("qkv", usefulness=True),  # f_V speaks through usefulness alone
+    Recipe("qkv", ranker=True, usefulness=True),
 )

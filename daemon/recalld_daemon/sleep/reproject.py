@@ -15,14 +15,13 @@ from recalld_daemon.adapters.settings import key_of
 from recalld_daemon.learned import Learned
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.sleep.judge import chosen_of, metrics_of
+from recalld_daemon.sleep.kept import ranker_name
 from recalld_daemon.sleep.night import Failed, Night
 from recalld_daemon.sleep.ports import Projection, Tell
 from recalld_daemon.sleep.recipes import Recipe
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import FROZEN, Artefact
 from recalld_daemon.store.writer import Writer
-
-BATCH = 2_048  # texts per transaction: 1.6 MB of vectors, some 10 ms in which nobody else writes
 
 
 def reproject(night: Night) -> None:
@@ -35,21 +34,27 @@ def reproject(night: Night) -> None:
             night.encoder, at=time.time(), vectors=None if new else learned.vectors, why=recipe.name
         )
         night.note("reproject")
-    _keep_parts(night, learned, new)
+    _keep_parts(night, recipe, learned, new)
     night.report["reprojected"] = {"needed": new, "least_drift": night.settings.least_drift}
     if new:
         assert learned.key is not None
         assert night.version is not None
         projection = night.works.projection(learned.key)
         night.report["reprojected"] |= project_all(
-            night.writer, night.reader, night.encoder, night.version, projection, night.tell
+            night.writer,
+            night.reader,
+            night.encoder,
+            night.version,
+            projection,
+            night.tell,
+            night.settings.batch,
         )
     night.report["metrics"] = metrics_of(night)
     night.report["drift"] = night.report.get("drifts", {}).get(recipe.parts, 0.0)
 
 
 def project_all(
-    writer: Writer, reader: Reader, encoder: int, version: int, projection: Projection, tell: Tell, batch: int = BATCH
+    writer: Writer, reader: Reader, encoder: int, version: int, projection: Projection, tell: Tell, batch: int
 ) -> dict[str, Any]:
     """Every frozen vector that has none in this version yet; what about it. Raises Interrupted, StoreError.
 
@@ -78,12 +83,11 @@ def parts_of_version(learned: Learned, new: bool) -> dict[Artefact, bytes]:
     return {name: adapter.to_bytes() for name, adapter in adapters.items() if adapter is not None}
 
 
-def _keep_parts(night: Night, learned: Learned, new: bool) -> None:
+def _keep_parts(night: Night, recipe: Recipe, learned: Learned, new: bool) -> None:
     assert night.version is not None
     parts = parts_of_version(learned, new)
     if learned.ranker is not None:
-        recipe = night.report["chosen"]
-        text = night.kept.get(f"ranker of {recipe}")
+        text = night.kept.get(ranker_name(recipe.below.name))
         if text is None:
             raise Failed("the winner's ranker is gone: the night begins anew")
         parts["ranker"] = text

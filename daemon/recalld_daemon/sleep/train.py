@@ -1,8 +1,9 @@
 """Second phase: the challengers' parts are fitted, on the questions to learn from and no others.
 
 Three fits of adapters (f_Q; with f_K; with f_K and f_V), each with early stopping on the newest part of what it may
-see, and for each way of searching a ranker refitted from the shipped one, since what a ranker sees depends on what
-finds. Each is kept when it is done, so an interrupted night goes on with the one that was under way.
+see; for each way of searching a ranker refitted from the shipped one, since what a ranker sees depends on what finds;
+and weights of usefulness over these. Each is kept when it is done, so an interrupted night goes on with the one that
+was under way.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import numpy as np
 
 from recalld_daemon.evaluation.questions import Question
 from recalld_daemon.evaluation.trained import Lessons, lessons_of
+from recalld_daemon.evaluation.useful import choice_of
 from recalld_daemon.learned import PLAIN, Learned
+from recalld_daemon.ranking.features import FEATURES
 from recalld_daemon.ranking.fit import Lesson
+from recalld_daemon.ranking.forest import read_forest
 from recalld_daemon.ranking.refit import TooFewLessons
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Float32
+from recalld_daemon.recall.usefulness import Weights
+from recalld_daemon.recall.usefulness_fit import Choice, TooFewQuestions, fit_weights
 from recalld_daemon.sleep.kept import (
     Kept,
     checkpoint_name,
@@ -28,10 +34,11 @@ from recalld_daemon.sleep.kept import (
     fit_name,
     fit_to_bytes,
     ranker_name,
+    usefulness_name,
 )
 from recalld_daemon.sleep.night import Failed, Night
 from recalld_daemon.sleep.ports import Fit, Interrupted
-from recalld_daemon.sleep.recipes import FITS, RECIPES
+from recalld_daemon.sleep.recipes import FITS, RECIPES, Recipe
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import FROZEN
 
@@ -41,7 +48,9 @@ CHECKPOINT_SECONDS = 10.0  # between two checkpoints of a fit: what a kill costs
 def train(night: Night) -> None:
     """Raises Failed, Interrupted, StoreError."""
     questions = night.questions("train")
-    night.report["trained"] = {**_fits(night, questions), **_rankers(night, questions)}
+    night.report["trained"] = {
+        **_fits(night, questions), **_rankers(night, questions), **_usefulness(night, questions)
+    }  # fmt: skip
 
 
 def fits_of(night: Night) -> dict[str, Fit]:
@@ -117,7 +126,7 @@ class Checkpoints:
 def _lessons(night: Night, questions: Sequence[Question]) -> Lessons:
     """Raises Failed where there is no pair at all: nobody may say that something was trained."""
     lessons = lessons_of(night.ground(), questions)
-    if not len(lessons.fitted_on) or not len(lessons.stopped_by):
+    if not len(lessons.fitted_on):
         raise Failed("no question's answer has a vector: nothing could be trained")
     return lessons
 
@@ -165,18 +174,31 @@ def _sorted(ids: Any, vectors: Float32) -> Float32:
     return ordered
 
 
-# ---------------------------------------------------------------- rankers
+# ---------------------------------------------------------------- rankers, and usefulness over them
+
+
+def with_more(night: Night, recipe: Recipe, learned: Learned) -> Learned | None:
+    """A recipe's adapters with its ranker and its weights of usefulness; None where one of them could not be fitted."""
+    if recipe.ranker:
+        text = night.kept.get(ranker_name(recipe.below.name))
+        if text is None:
+            return None
+        learned = replace(learned, ranker=read_forest(text.decode(), FEATURES))
+    if recipe.usefulness:
+        weights = night.kept.get(usefulness_name(recipe.name))
+        if not weights:
+            return None
+        learned = replace(learned, usefulness=weights)
+    return learned
 
 
 def _rankers(night: Night, questions: Sequence[Question]) -> dict[str, Any]:
-    """About each, by the name of the recipe it is of."""
-    about: dict[str, Any] = {}
+    """About each, or why there is none."""
     if not night.config.ranker:
         return {"rankers": "left out: [recall] ranker is off"}
+    about: dict[str, Any] = {}
     learned = learned_with(night, fits_of(night))
-    for recipe in RECIPES:
-        if not recipe.ranker or recipe.parts not in learned:
-            continue
+    for recipe in dict.fromkeys(recipe.below for recipe in RECIPES if recipe.ranker and recipe.parts in learned):
         name = ranker_name(recipe.name)
         if night.kept.get(name) is None:
             try:
@@ -197,3 +219,31 @@ def _ranker(night: Night, questions: Sequence[Question], recipe: str, learned: L
         lessons += [] if lesson is None else [lesson]
     night.tell(f"refitting {recipe}", 0, 0)
     return night.works.refit(lessons)
+
+
+def _usefulness(night: Night, questions: Sequence[Question]) -> dict[str, Any]:
+    """Its weights over each way of searching; b"" is kept where use tells nothing beyond it."""
+    about: dict[str, Any] = {}
+    learned = learned_with(night, fits_of(night))
+    for recipe in (recipe for recipe in RECIPES if recipe.usefulness and recipe.parts in learned):
+        name, own = usefulness_name(recipe.name), with_more(night, recipe.below, learned[recipe.parts])
+        if own is not None and night.kept.get(name) is None:
+            choices = list[Choice]()
+            for done, question in enumerate(questions):
+                night.tell(f"choices for {recipe.name}", done, len(questions))
+                choice = choice_of(night.ground(), question, own)
+                choices += [] if choice is None else [choice]
+            night.kept.put(name, _weights(choices))
+        if data := night.kept.get(name):
+            weights = Weights.from_bytes(data)
+            about[name] = {"often": weights.often, "slow": weights.slow, "fast": weights.fast}
+    return about or {"usefulness": "left out: use tells nothing beyond what is found anyway"}
+
+
+def _weights(choices: Sequence[Choice]) -> bytes:
+    """b"" where there is nothing to fit, or all weights are nought."""
+    try:
+        weights = fit_weights(choices).weights
+    except TooFewQuestions:
+        return b""
+    return b"" if weights.are_off else weights.to_bytes()
