@@ -44,7 +44,7 @@ from recalld_daemon.store.errors import StoreBusy, StoreError, StoreFull, StoreU
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.texts import embedded_text
 from recalld_daemon.store.writer import Writer, open_writer
-from recalld_daemon.versions import VersionRefused, searchable, searched_at_start, versions_of
+from recalld_daemon.versions import NotLoaded, searchable, searched_at_start, versions_of
 from recalld_daemon.warm_up import warm_up
 from recalld_daemon.worker_wire import Loaded
 from recalld_daemon.workers import BulkWorker, LiveWorker
@@ -250,7 +250,7 @@ class Memory:
         async with self._one_at_a_time:
             before, activation = self._ground, self._activation
             if before is None or activation is None:
-                raise VersionRefused("the encoder is not loaded yet: ask again in a moment")
+                raise NotLoaded("the encoder is not loaded yet: ask again in a moment")
             began = time.monotonic()
             learned = await trio.to_thread.run_sync(searchable, self.reader, before.encoder, version)
             self.preparing = version

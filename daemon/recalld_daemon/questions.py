@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 import trio
@@ -30,7 +30,7 @@ from recalld_daemon.store.errors import NoSuchRow, StoreBusy, StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import SessionRecord
 from recalld_daemon.training_desk import TrainingDesk
-from recalld_daemon.versions import NoSuchVersion, VersionRefused
+from recalld_daemon.versions import NoSuchVersion, NotLoaded, VersionRefused
 from recalld_daemon.watching import OnVerdict, nobody_learns
 from recalld_protocol import messages as wire
 
@@ -128,7 +128,8 @@ class Answers:
             return wire.Problem(code="not_found", text=str(error)[:1024], of="activate")
         except VersionRefused as error:
             log.error("not activated: %s", error)
-            return wire.Problem(code="failed", text=str(error)[:1024], of="activate")
+            code: Literal["busy", "failed"] = "busy" if isinstance(error, NotLoaded) else "failed"
+            return wire.Problem(code=code, text=str(error)[:1024], of="activate")
 
     async def _sessions(self) -> wire.Sessions:
         """The open ones, and of those that ended the ones last seen."""

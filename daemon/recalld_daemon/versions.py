@@ -17,7 +17,6 @@ from typing import Any
 
 from recalld_daemon.learned import PLAIN, Learned, read_learned
 from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
-from recalld_daemon.store.errors import StoreError
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import FROZEN, Artefact, VersionRecord
 from recalld_daemon.store.writer import Writer
@@ -36,6 +35,10 @@ class NoSuchVersion(Exception):
 
 class VersionRefused(Exception):
     """It is there and can't be searched; the text says why."""
+
+
+class NotLoaded(VersionRefused):
+    """The daemon has only just started; asking again helps."""
 
 
 def searchable(reader: Reader, encoder: int, version: int) -> Learned:
@@ -167,8 +170,3 @@ def _pairs(prefix: str, found: dict[str, Any]) -> Iterator[tuple[str, str | int 
             yield f"{prefix}{name}", value[:256]
         elif value is None or isinstance(value, bool | int | float):
             yield f"{prefix}{name}", value
-
-
-def why_refused(error: Exception) -> str:
-    """In one line, for who asked."""
-    return str(error) if isinstance(error, VersionRefused | NoSuchVersion | StoreError) else repr(error)
