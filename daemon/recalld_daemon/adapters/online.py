@@ -31,13 +31,14 @@ from recalld_daemon.adapters.loss import Subjects, masked, others, three_parts
 from recalld_daemon.adapters.pairs import MOST_WEIGHT, Pair, kept_negatives
 from recalld_daemon.adapters.residual import Residual, flat_of, tensor
 from recalld_daemon.adapters.settings import OnlineSettings, key_of
-from recalld_daemon.adapters.shelf import QUERY, Shelf
+from recalld_daemon.adapters.shelf import GOLD, QUERY, Shelf
 from recalld_daemon.adapters.state import Tensors, notes_of
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Float32
 
 DRAWN_BACK = 6  # times, at most, until the drift is within its bound; then the promoted weights themselves
 LATEST = 32  # pairs of the buffer over whose queries drift is measured, beside the held ones
+RIVALS = 128  # latest golds of the buffer among which the held ones are ranked
 UNIT = 0.05  # by which a vector's length may differ from 1: half precision is much nearer
 
 
@@ -117,7 +118,7 @@ class OnlineLearner:
             if not again:
                 loss = self._step([self._buffer.pair(key) for key in (pair.key, *self._replayed(pair.key))])
         drift, shifted = self._bounded()
-        own, theirs, reverted = self._held.judged(shifted)
+        own, theirs, reverted = self._held.judged(shifted, self._buffer.vectors(GOLD, RIVALS))
         if reverted:
             self._start()
             self._buffer = self._empty()
@@ -128,7 +129,11 @@ class OnlineLearner:
     # ------------------------------------------------------------ the step
 
     def _checked(self, pair: Pair) -> Pair:
-        """With its nearest kept negatives only, and a weight within its bound."""
+        """With its nearest negatives only, and a weight within its bound.
+
+        What is near to the plain query is left out where it is learned from, not where it is judged by: else the plain
+        query's gold would outrank all negatives by construction, and any shift would look like a fall.
+        """
         dims = self.promoted.dims
         parts = [pair.query, pair.gold, *([] if pair.subject is None else [pair.subject]), *pair.negatives]
         if any(part.shape != (dims,) for part in parts):
@@ -139,7 +144,8 @@ class OnlineLearner:
         if not math.isfinite(pair.weight) or pair.weight <= 0:
             raise BadPair(f"pair {pair.key!r}: its weight is {pair.weight}")
         negatives = pair.negatives.reshape(-1, dims)
-        negatives = negatives[kept_negatives(pair.query, pair.gold, negatives)]
+        if not _is_held(pair.key, self.settings.held_every):
+            negatives = negatives[kept_negatives(pair.query, pair.gold, negatives)]
         nearest = np.argsort(-(negatives @ pair.query), kind="stable")[: self.settings.negatives]
         return replace(pair, negatives=negatives[nearest], weight=min(pair.weight, MOST_WEIGHT))
 
@@ -155,6 +161,8 @@ class OnlineLearner:
         columns = tensor(np.concatenate([np.stack([p.gold for p in pairs]), *(p.negatives for p in pairs)]))  # (c, d)
         right = torch.arange(len(pairs))
         weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float32)
+        if settings_beside := self.settings.beside:
+            columns = torch.cat([columns, tensor(self._buffer.vectors(GOLD, settings_beside))])
         known = columns[: len(pairs)] @ columns.T > SAME  # the same memory, as another pair's gold
         allowed = others(plain @ columns.T, right, known, settings.near_gold)
         self._adam.zero_gradients()
