@@ -216,6 +216,7 @@ def test_vectors_are_given_back_as_they_lie(tmp_path: Path) -> None:
     """In the block, in an exact base, in bytes; of the living only, in the order asked for."""
     rng = np.random.default_rng(5)
     for n, near in ((100, 1e-3), (BLOCK_ROWS + 100, 1e-3), (SQ8_FROM + 10, 0.02)):
+        (tmp_path / str(n)).mkdir()
         index = FaissIndex(tmp_path / str(n), ENCODER, 0)
         vectors = unit(rng, n)
         index.add(batch(range(1, n + 1), vectors))
