@@ -15,10 +15,11 @@ import trio
 
 from recalld_daemon import activation as activation_module
 from recalld_daemon.index import open_index
+from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import View
 from recalld_daemon.store import StoreBusy, open_reader, open_writer
 from recalld_daemon.versions import NoSuchVersion, VersionRefused, set_live_unattended
-from version_house import Found, VersionHouse, far_adapter, make_version, open_versions
+from version_house import ASKED, Found, VersionHouse, far_adapter, make_version, open_versions
 
 KILLED = """
 import os, signal, sys, trio
@@ -90,8 +91,27 @@ def test_each_answer_comes_wholly_from_one_space_while_a_version_goes_live(tmp_p
         learned = await house.ask()
         assert learned != plain
         assert set(found) == {plain, learned}
+        check_space(house, plain, 0, None)
+        check_space(house, learned, version, far_adapter(1_007))
 
     run(tmp_path, test)
+
+
+def check_space(house: VersionHouse, found: Found, version: int, f_q: Adapter | None) -> None:
+    """Cosines of passages and of facts are those of the adapted query with this snapshot's vectors in the store."""
+    reader, query = house.memory.reader, house.live.made.encode_query(ASKED.text)[0]
+    query = query if f_q is None else f_q.apply(query)
+    ids, vectors = reader.plain_vectors([passage for passage, _, _ in found], house.encoder, version)
+    cosines = dict(zip(ids.tolist(), (vectors @ query).tolist(), strict=True))
+    lanes = {passage: {lane: score for lane, (_, score) in own} for passage, _, own in found}
+    dense = {passage: own["dense"] for passage, own in lanes.items() if "dense" in own}
+    assert dense
+    assert dense == pytest.approx({passage: cosines[passage] for passage in dense}, abs=1e-4)
+    (facts,) = reader.walk_fact_vectors(house.encoder, version, 1_000)
+    every = (facts.vectors @ query).tolist()
+    stated = [own["facts"] for own in lanes.values() if "facts" in own]
+    assert stated
+    assert all(min(abs(score - one) for one in every) < 1e-4 for score in stated)
 
 
 @pytest.mark.parametrize("vectors", [None, 0])
