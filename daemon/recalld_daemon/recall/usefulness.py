@@ -226,13 +226,17 @@ class Useful:
 def with_usefulness(candidates: Sequence[Candidate], useful: Float32) -> list[Candidate]:
     """New candidates: useful (n,) is added to the first n, which are ordered anew; the rest stays below them."""
     added = enumerate(zip(candidates, useful.tolist(), strict=False))
-    head = [replace(c, fused=c.fused + more, useful=more, unhelped=place) for place, (c, more) in added]
+    head = [_with(candidate, more, place) for place, (candidate, more) in added]
     head.sort(key=lambda c: -c.fused)  # stable: of equals the better-ranked first
     rest = candidates[len(head) :]
     if not rest or head[-1].fused > rest[0].fused:
         return [*head, *rest]
     lower = rest[0].fused - head[-1].fused + 1.0
-    return [
-        *head,
-        *(replace(c, fused=c.fused - lower, useful=-lower, unhelped=n) for n, c in enumerate(rest, len(head))),
-    ]
+    return [*head, *(_with(candidate, -lower, place) for place, candidate in enumerate(rest, start=len(head)))]
+
+
+def _with(c: Candidate, more: float, place: int) -> Candidate:
+    """In a third of the time that `dataclasses.replace` takes; what a judge says comes afterwards."""
+    return Candidate(
+        c.passage, c.lanes, c.fused + more, c.late, c.ranked, c.cross, c.focus, useful=more, unhelped=place
+    )  # fmt: skip
