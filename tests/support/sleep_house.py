@@ -32,9 +32,12 @@ from store_samples import passage
 
 SHIFT = 6.0
 NOTES, QUESTIONS = 96, 80
+NAMES = ("Marta Berg", "Ole Nissen", "Ines Prado")  # subjects, whose names have vectors of their own
 CONFIG = Config(late_interaction=False)
 SETTINGS = Settings(
-    least_queries=20, batch=16, fit=FitSettings(shape=ShapeSettings(hidden=16), epochs=12, batch=16, sampled=48)
+    least_queries=20,
+    batch=16,
+    fit=FitSettings(shape=ShapeSettings(hidden=16), learning_rate=0.02, epochs=20, batch=16, sampled=48),
 )
 BESIDE = {"recalld.db", "recalld.db-wal", "recalld.db-shm", "index", "sleep.lock", "lock"}  # all a data directory holds
 
@@ -50,7 +53,7 @@ class Riddles(MadeEncoder):
 def filled(directory: Path, questions: int = QUESTIONS) -> LogHouse:
     """A house with notes, and a log in which each question was answered by its note, four questions to a session."""
     house = LogHouse(directory, Riddles(SHIFT))
-    texts = [f"p{n} s{n % 7} lies in room p{n + 1000}" for n in range(NOTES)]
+    texts = [f"{NAMES[n % 9 % 3]} put p{n} s{n % 7} into room p{n + 1000}" for n in range(NOTES)]
     ids = house.remember("/notes.md", [passage(text, 100 * n, at=NOON - DAY) for n, text in enumerate(texts)])
     ask(house, ids, range(questions))
     return house

@@ -30,6 +30,7 @@ from recalld_daemon.sleep.night import Failed, Night
 from recalld_daemon.sleep.phases import Phase, Start, after, start_of
 from recalld_daemon.sleep.ports import Answer, Settings, Tell, Works
 from recalld_daemon.sleep.reproject import reproject
+from recalld_daemon.sleep.slow import move_interests
 from recalld_daemon.sleep.train import train
 from recalld_daemon.store.reader import Reader, open_reader
 from recalld_daemon.store.rows import CycleRecord
@@ -222,6 +223,7 @@ def _tidy(night: Night) -> bool:
     if night.report.get("activated", {}).get("by") == "here":
         gone = night.writer.drop_old_versions(night.encoder, night.config.keep_versions)
         night.report["dropped"] = gone
+    night.report["uses"] = move_interests(night.writer, night.reader, night.encoder)
     _sweep(night)
     return True
 
