@@ -127,5 +127,5 @@ def adapters_of(stage: str, tensors: Tensors) -> dict[str, Adapter]:
     for name in NAMES:
         if f"{stage}.{name}.w1" in tensors:
             w1, b1, w2, b2, alpha = (tensors[f"{stage}.{name}.{part}"] for part in ("w1", "b1", "w2", "b2", "alpha"))
-            found[name] = Adapter.from_bytes(Adapter(w1, b1, w2, b2, float(alpha)).to_bytes())  # which checks it
+            found[name] = Adapter.from_bytes(Adapter(w1, b1, w2, b2, alpha.item()).to_bytes())  # which checks it
     return found

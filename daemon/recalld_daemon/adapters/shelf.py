@@ -69,11 +69,6 @@ class Shelf:
         slots = self._order[-last:] if last else self._order
         return unit(self._vectors[slots, place].astype(np.float32))
 
-    def negatives(self) -> tuple[Float32, NDArray[np.bool_]]:
-        """(n, k, d) of all pairs, and (n, k) whether there is one."""
-        rows = unit(self._vectors[self._order, NEGATIVES:].astype(np.float32))
-        return rows, np.arange(rows.shape[1]) < self._counts[self._order][:, None]
-
     @property
     def _order(self) -> NDArray[np.int64]:
         return np.fromiter(self._slots.values(), np.int64, len(self._slots))
