@@ -1,9 +1,10 @@
 """What this user is after, as the running daemon knows it: what was used, the current focus, the long-term interests.
 
 All of it changes off the hot path. Uses are read from the log now and then, as habits are; a query moves the focus
-after its recall has ended, so that no recall counts itself; the long-term interests are what the nightly cycle put into
-the store (`SLOW`). What is handed out is a value that nobody changes. The focus alone is lost with the process, so it
-is kept in the store now and then and on the way down, under a key of all that shaped it: a restart goes on from there.
+after its recall has ended, so that no recall counts itself, and what was used moves it as well: a question often leaves
+out what it is about, the answer says it. The long-term interests are what the nightly cycle stored (`SLOW`).
+What is handed out is a value that nobody changes. The focus alone is lost with the process, so it is kept in the store
+now and then and on the way down, under a key of all that shaped it: a restart goes on from there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from recalld_daemon.adapters.pairs import inverse_propensity
 from recalld_daemon.adapters.settings import key_of
 from recalld_daemon.journal import Note
 from recalld_daemon.lessons import Ground
+from recalld_daemon.recall.adapter import unit
 from recalld_daemon.recall.types import Float32, QueryEncoder, QueryEncoding
 from recalld_daemon.recall.usefulness import (
     DAY_SECONDS,
@@ -41,6 +43,7 @@ FOCUS, SLOW = "interests", "interests slow"  # names in learning_states
 READ_SECONDS = 60.0  # between two readings of what was used: a use may count a minute later
 KEEP_SECONDS = 300.0  # between two savings of a focus that moved: what a crash costs of something that fades anyway
 REMEMBERED = 10.0  # half-lives after which a use is not read any more: it would count a thousandth
+MOST_USES = 64  # that move the focus at once: of more the last outweigh the rest a thousandfold
 HEARD = 64  # queries whose vectors are kept until their recalls end; more are not under way at once
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,7 @@ class InterestWatch:
         self._heard: dict[str, Float32] = {}  # text -> (d,), of recalls under way
         self._weights = Weights()  # whose half-lives are used
         self._moved = False
+        self._used_at: float | None = None  # of the last use that moved the focus, epoch s
         self._changed = trio.Event()  # the encoder
         self.now: Interests | None = None
 
@@ -66,7 +70,7 @@ class InterestWatch:
         before, self._ground = self._ground, ground
         self._weights = weights_of(ground)
         if before is None or before.fingerprint != ground.fingerprint:
-            self.now, self._heard, self._moved = None, {}, False
+            self.now, self._heard, self._moved, self._used_at = None, {}, False, None
             self._changed.set()
 
     def hears(self, encoder: QueryEncoder) -> QueryEncoder:
@@ -98,22 +102,34 @@ class InterestWatch:
         if ground is None:
             return
         try:
-            read = await trio.to_thread.run_sync(self.read, ground, weights)
+            read, used = await trio.to_thread.run_sync(self.read, ground, weights, self._used_at)
         except StoreError as error:
             log.warning("interests can't be read: %s", error)
             return
         if self._ground is not None and self._ground.fingerprint == ground.fingerprint:
             now = self.now  # recalls may have moved it meanwhile
             self.now = read if now is None else replace(read, fast=now.fast, fast_at=now.fast_at)
+            for at, vector in used:
+                self.now = self.now.asked(vector, at, weights.fast_days)
+                self._used_at, self._moved = at, True
+            self._used_at = max(self._used_at or 0.0, self.now.fast_at if now is None else 0.0)
 
-    def read(self, ground: Ground, weights: Weights) -> Interests:
-        """As the store knows them. Raises StoreError."""
+    def read(
+        self, ground: Ground, weights: Weights, used_at: float | None = None
+    ) -> tuple[Interests, list[tuple[float, Float32]]]:
+        """As the store knows them, and what was used after `used_at` (None: after the focus was kept): when, and its
+        vector, oldest first. Raises StoreError."""
         at = self._clock()
         uses = self._reader.uses(at - REMEMBERED * weights.often_days * DAY_SECONDS)
         counts = counts_of(uses, at, weights.often_days)
         fast, fast_at = self._vector(FOCUS, ground, focus_key(ground, weights))
         slow, _ = self._vector(SLOW, ground, slow_key(ground))
-        return Interests(slow, fast, fast_at, counts)
+        since = fast_at if used_at is None else used_at
+        latest = sorted((use for use in uses if use.at > since), key=lambda use: use.at)[-MOST_USES:]
+        ids, rows = self._reader.plain_vectors([use.passage for use in latest], ground.encoder)
+        vectors = dict(zip(ids.tolist(), unit(rows), strict=True)) if len(ids) else {}
+        used = [(use.at, vectors[use.passage]) for use in latest if use.passage in vectors]
+        return Interests(slow, fast, fast_at, counts), used
 
     def keep(self, note: Callable[[Note], None]) -> None:
         """Have the focus written soon, if it moved. Never waits."""

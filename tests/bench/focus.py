@@ -170,7 +170,7 @@ def main() -> None:
         world_of = texts
     worlds = {seed: world_of(seed) for seed in [*seeds, *OTHERS]}
     result: dict[str, Any] = {"seeds": options.seeds, "queries": queries, "texts": options.texts}
-    for variant in VARIANTS:
+    for variant in [options.only] if options.only else VARIANTS:
         of_others = {
             use: [c for n in OTHERS for c in life(worlds[n], variant, n, queries, Weights(), use).log]
             for use in (False, True)
@@ -214,6 +214,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--queries", type=int, default=1_400, help="of each life; 25 are a day")
     parser.add_argument("--texts", action="store_true", help="made-up notes through the packaged encoder")
+    parser.add_argument("--only", choices=VARIANTS)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

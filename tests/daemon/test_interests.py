@@ -163,3 +163,21 @@ async def test_it_is_read_when_the_encoder_is_known_and_again(house: LogHouse) -
         await watch.refresh()
         nursery.cancel_scope.cancel()
     assert known(watch).counts.ids.tolist() == ids
+
+
+@on_trio
+async def test_what_was_used_moves_the_focus_once_also_over_a_restart(house: LogHouse) -> None:
+    ids = house.remember("/n.md", ["a note"])
+    (vector,) = unit(house.reader.plain_vectors(ids, house.encoder)[1])
+    house.asked("where", [(ids[0], "used")], at=NOON)
+    clock, notes = Clock(), list[Note]()
+    watch = await begun(house, clock)
+    await watch.refresh()
+    assert known(watch).fast == pytest.approx(0.1 * vector, abs=1e-3)
+    watch.keep(notes.append)
+    notes[0](house.writer)
+    again = await begun(house, clock)
+    assert known(again).fast.tolist() == known(watch).fast.tolist()
+    house.asked("where else", [(ids[0], "acted")], at=NOON + 5)
+    await again.refresh()
+    assert known(again).fast == pytest.approx(0.19 * vector, abs=1e-3)

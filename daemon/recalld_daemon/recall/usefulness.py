@@ -1,8 +1,9 @@
 """What use shows and likeness misses: usefulness(m) = w_n * n(m) + w_s * (u_slow . f_V(m)) + w_f * (u_fast . f_V(m)).
 
 n grows with how often and how recently m was used. u_slow is what this user is interested in over months: the nightly
-cycle moves it, nothing resets it. u_fast is what the work is about now: every query moves it, days without any let it
-fade. Weights are zero at birth, so day one is plain search; the nightly fit finds them (`usefulness_fit`).
+cycle moves it, nothing resets it. u_fast is what the work is about now: every query and every use moves it, days
+without any let it fade. Weights are zero at birth, so day one is plain search; the nightly fit (`usefulness_fit`)
+finds them.
 
 It is added to the score that the ranker gave (`fused`, equal to `ranked`): the sum of a forest's leaves, which means
 the same for each query, so that where the ranker is certain usefulness cannot turn it, and among equals it decides. A
@@ -27,7 +28,7 @@ from recalld_daemon.recall.types import Candidate, Float32, Float64, Int64, Quer
 DAY_SECONDS = 86_400.0
 OFTEN_DAYS = 30.0  # half-life of a use: a month later it counts half
 FAST_DAYS = 2.0  # half-life of the current focus, by the clock: after a weekend less than half of it is left
-FAST_SHARE = 0.1  # how far a query moves the focus; tests/bench/focus.py: .05 to .2 are within each other's intervals
+FAST_SHARE = 0.1  # how far a query moves the focus; some seven of them halve what was before
 SLOW_SHARE = 0.02  # how far each use of a day moves the long-term interests
 MANY_USES = 31.0  # recent uses from which on n is 1: log2(32) = 5 doublings
 USEFUL_LIMIT = 100  # candidates that are ordered by it: those that the ranker ranked
@@ -135,7 +136,7 @@ class Interests:
         return cls(np.zeros(dims, np.float32), np.zeros(dims, np.float32))
 
     def asked(self, vector: Float32, at: float, days: float = FAST_DAYS, share: float = FAST_SHARE) -> Interests:
-        """After a query, of unit length (d,)."""
+        """After a query, or a use: vector (d,) of at most unit length."""
         moved = np.float32(1.0 - share) * self.focus(at, days) + np.float32(share) * vector
         return replace(self, fast=moved.astype(np.float32), fast_at=max(at, self.fast_at))
 

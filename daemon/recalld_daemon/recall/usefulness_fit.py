@@ -86,7 +86,9 @@ def replayed(
         now = now.asked(question.query, question.at, weights.fast_days)
         if len(question.used):
             now = now.used(question.used, question.use_weights, question.at, weights.often_days)
-            night.day.append(question.used_vectors.mean(axis=0))
+            middle = question.used_vectors.mean(axis=0)
+            now = now.asked(middle, question.at, weights.fast_days)
+            night.day.append(middle)
     return found, now
 
 
