@@ -58,9 +58,9 @@ Trainer = Callable[..., tuple[Script, int, str, str]]
 
 @pytest.fixture
 def train(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Trainer:
-    def run(stdin: str, *argv: str, questions: int = 3) -> tuple[Script, int, str, str]:
+    def run(stdin: str | None, *argv: str, questions: int = 3) -> tuple[Script, int, str, str]:
         script = Script(questions)
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.StringIO(stdin))  # None: closed, as by <&-
         with script.serve(tmp_path / "run"):
             code = main(["--runtime-dir", str(tmp_path / "run"), "train", *argv])
         return script, code, *capsys.readouterr()
@@ -162,6 +162,32 @@ def test_a_daemon_that_fails_at_it_costs_no_answer(
     assert (code, script.told[0]) == (1, ("r1-1", "good"))
     assert out.endswith("1 answered (1 helped, 2 did not), 0 skipped\n")
     assert re.fullmatch(r"recallctl: the daemon at .*: disk full\n", err)
+
+
+def test_an_answer_that_was_not_taken_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(1)
+
+    def first_only(verdict: FromAgent) -> Any:
+        return script.feedback(verdict) if not script.told else Problem(code="failed", text="disk full")
+
+    def ended(feedback: Callable[[FromAgent], Any]) -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("1 2\n"))
+        with ScriptedControl(tmp_path / "run", {TrainAsk: script.train, Feedback: feedback}):
+            assert main(["--runtime-dir", str(tmp_path / "run"), "train", "--query", "x"]) == 1
+        return capsys.readouterr().out.splitlines()[-1]
+
+    assert ended(first_only) == "1 answered (1 helped, 0 did not), 0 skipped"
+    script.asked.clear()
+    none = ended(lambda verdict: Problem(code="failed", text="disk full"))
+    assert none == "0 answered (0 helped, 0 did not), 0 skipped"
+
+
+def test_closed_standard_input_is_one_that_has_ended(train: Trainer) -> None:
+    script, code, out, err = train(None, questions=1)
+    assert (code, err, script.told) == (0, "", [])
+    assert out.endswith("0 answered (0 helped, 0 did not), 0 skipped\n")
 
 
 def test_no_daemon_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

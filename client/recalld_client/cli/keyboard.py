@@ -29,23 +29,23 @@ class Keyboard:
 
 
 class Lines:
-    """A pipe or a file: one line answers one question."""
+    """A pipe or a file: one line answers one question. None: standard input is closed, which is one that has ended."""
 
     echoes = False
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def answer(self) -> Iterator[str]:
-        if line := self._stream.readline():
+        if self._stream is not None and (line := self._stream.readline()):
             yield from [key for key in line.lower() if not key.isspace()]
             yield ENTER
 
 
 @contextlib.contextmanager
-def open_keyboard(stdin: TextIO, out: TextIO) -> Iterator[Keyboard | Lines]:
+def open_keyboard(stdin: TextIO | None, out: TextIO) -> Iterator[Keyboard | Lines]:
     """Keys where both are a terminal, else lines."""
-    if not (stdin.isatty() and out.isatty()):
+    if stdin is None or not (stdin.isatty() and out.isatty()):
         yield Lines(stdin)
         return
     import termios

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from recalld_protocol.messages import Acked, Feedback, Snippet, TrainAsk, Training
+from recalld_protocol.messages import Acked, Feedback, Snippet, TrainAsk, Training, Verdict
 
 from .asking import Daemon
 from .command import Command, checked_text
@@ -106,13 +106,11 @@ def _send(
     """Good what is marked, bad the others where the question was answered. The key makes it count once."""
     good = [snippet.id for snippet, mark in zip(candidates, marked, strict=True) if mark]
     bad = [snippet.id for snippet, mark in zip(candidates, marked, strict=True) if confirmed and not mark]
-    tally.answered += bool(good or bad)
-    for id in good:
-        daemon.ask(Feedback(impression=id, verdict="good", key=f"{id}/train"), Acked)
-        tally.good.append(id)
-    for id in bad:
-        daemon.ask(Feedback(impression=id, verdict="bad", key=f"{id}/train"), Acked)
-        tally.bad.append(id)
+    told: list[tuple[Verdict, str]] = [*(("good", id) for id in good), *(("bad", id) for id in bad)]
+    for number, (verdict, id) in enumerate(told):
+        daemon.ask(Feedback(impression=id, verdict=verdict, key=f"{id}/train"), Acked)
+        (tally.good if verdict == "good" else tally.bad).append(id)
+        tally.answered += not number  # once any of it is kept
     return good, bad
 
 
