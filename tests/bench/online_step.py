@@ -97,7 +97,7 @@ def _least() -> Callable[[], object]:
     """The step's arithmetic alone: forward, both backward products, Adam, and both looks at the held pairs."""
     module, rng = Residual(Adapter.born(DIMS)), np.random.default_rng(0)
     adam, adapter = Adam([module], 1e-3), Adapter.born(DIMS)
-    rows, looked = tensor(_units(rng, 8, DIMS)), _units(rng, 96, DIMS)
+    rows, looked = tensor(_units(rng, 8, DIMS)), _units(rng, 80, DIMS)
     module.flat_gradient.fill_(1e-3)
 
     @torch.no_grad()

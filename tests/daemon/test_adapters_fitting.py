@@ -238,3 +238,13 @@ def test_pools_and_subjects_and_mined_negatives_take_part() -> None:
     settings = replace(SMALL, epochs=2)
     plain = fit(pairs, one_shift(20, 2), settings=settings).curve[-1].loss
     assert fit(rich, one_shift(20, 2), settings=settings).curve[-1].loss != plain
+
+
+def test_a_negative_as_near_as_the_gold_is_left_out_whoever_mined_it() -> None:
+    pairs = one_shift(64, 1)
+    cosines = pairs.queries @ pairs.memories.T
+    near = [np.flatnonzero(own >= 0.95 * own[gold].max()) for own, gold in zip(cosines, pairs.gold, strict=True)]
+    assert sum(len(rows) > 1 for rows in near) > 5  # others than the gold
+    settings = replace(SMALL, epochs=2)
+    plain = fit(pairs, one_shift(20, 2), settings=settings)
+    assert equal(fit(replace(pairs, negatives=near), one_shift(20, 2), settings=settings).query, plain.query)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lessons_made import DIMS, units
 from recalld_daemon.adapters.loss import info_nce, masked, others, three_parts
-from recalld_daemon.adapters.pairs import kept_negatives
 from recalld_daemon.adapters.residual import tensor
 from recalld_daemon.adapters.settings import LossSettings
 
@@ -32,7 +31,7 @@ def test_equals_the_formula_spelled_out(seed: int, n: int, further: int) -> None
     plain, shifted = units(rng, n, DIMS), units(rng, n, DIMS)
     columns, subjects = units(rng, n + further, DIMS), units(rng, n, DIMS)
     weights = rng.uniform(0.5, 5.0, n).astype(np.float32)
-    allowed = others(tensor(plain @ columns.T), torch.arange(n), None, SETTINGS.near_gold)
+    allowed = others(tensor(columns[:n]), tensor(columns), torch.arange(n), None, SETTINGS.same)
     scores = masked(tensor(shifted @ columns.T), allowed)
     found = three_parts(
         scores, torch.arange(n), tensor(shifted), tensor(plain), tensor(weights), SETTINGS,
@@ -40,7 +39,7 @@ def test_equals_the_formula_spelled_out(seed: int, n: int, further: int) -> None
     )  # fmt: skip
     expected = 0.0
     for at in range(n):
-        kept = [c for c in range(n + further) if c != at and plain[at] @ columns[c] < 0.95 * (plain[at] @ columns[at])]
+        kept = [c for c in range(n + further) if c != at and columns[at] @ columns[c] < 0.95]
         to_memory = naive_info_nce(shifted[at], columns[at], [columns[c] for c in kept], 0.05)
         to_subject = naive_info_nce(shifted[at], subjects[at], [s for c, s in enumerate(subjects) if c != at], 0.05)
         near = float(((shifted[at] - plain[at]) ** 2).sum())
@@ -48,21 +47,12 @@ def test_equals_the_formula_spelled_out(seed: int, n: int, further: int) -> None
     assert float(found) == pytest.approx(expected / float(weights.sum()), rel=1e-3, abs=1e-3)
 
 
-def test_known_golds_and_near_golds_are_no_rivals() -> None:
-    cosines = torch.tensor([[0.8, 0.79, 0.5, 0.9, 0.75]])
+def test_known_golds_and_what_says_the_same_are_no_rivals() -> None:
+    gold = torch.tensor([[1.0, 0.0]])
+    columns = torch.tensor([[1.0, 0.0], [0.96, 0.28], [0.6, 0.8], [0.8, 0.6], [0.0, 1.0]])
     known = torch.tensor([[False, False, True, False, False]])
-    allowed = others(cosines, torch.tensor([0]), known, 0.95)
-    assert allowed.tolist() == [[True, False, False, False, True]]
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_the_rule_is_the_one_that_pairs_are_made_by(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    query, columns = units(rng, DIMS), units(rng, 9, DIMS)
-    if abs(float(columns[0] @ query)) < 1e-3:
-        return
-    allowed = others(tensor(columns @ query)[None], torch.tensor([0]), None, SETTINGS.near_gold)[0, 1:]
-    assert allowed.tolist() == kept_negatives(query, columns[0], columns[1:]).tolist()
+    allowed = others(gold, columns, torch.tensor([0]), known, 0.95)
+    assert allowed.tolist() == [[True, False, False, True, True]]
 
 
 def test_a_masked_rival_has_no_gradient() -> None:

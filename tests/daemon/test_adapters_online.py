@@ -104,23 +104,18 @@ def test_the_same_pair_a_thousand_times_is_one_step() -> None:
     assert one.pairs == 21
 
 
-def test_one_wrong_gold_for_a_thousand_questions_is_thrown_away() -> None:
+def test_one_wrong_gold_for_a_thousand_questions_takes_over_nothing() -> None:
+    """It counts once in the slice, and crowds out only itself in the buffer."""
     promoted, pairs, judged = good_version(), one_shift(1200, 5), one_shift(100, 3)
     one = learner(promoted=promoted)
-    taught(one, pairs, 0, 200)
-    reverted = []
-    for row in range(200, 1200):
+    taught(one, pairs, 0, 300)
+    others = {key for key in one._buffer.keys if not key.endswith("/7")}
+    for row in range(300, 1200):
         step = one.learn(lesson(pairs, row, gold=7))
         assert step.drift <= SETTINGS.most_drift + 1e-6
-        if step.reverted:
-            reverted.append(step)
-            assert equal(step.adapter, promoted)
-            assert step.held_mrr < step.promoted_mrr
-            break
-    assert reverted
-    assert "held out" in reverted[0].reverted
-    assert one.pairs == 0
-    assert mrr(one.adapter, judged) == mrr(promoted, judged)
+        if row % 100 == 0:
+            assert mrr(step.adapter, judged) > mrr(promoted, judged) - 0.03
+    assert step.reverted or len(others & set(one._buffer.keys)) > 0.8 * len(others)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -135,16 +130,21 @@ def test_golds_by_chance_neither_run_away_nor_degrade_it_unseen(seed: int) -> No
         step = one.learn(lesson(pairs, row, gold=int(rng.integers(MEMORIES))))
         assert step.drift <= SETTINGS.most_drift + 1e-6
         assert all(np.isfinite(part).all() for part in (step.adapter.w1, step.adapter.w2, step.adapter.b2))
-        reverts += bool(step.reverted)
-        assert not step.reverted or equal(step.adapter, promoted)
+        if step.reverted:
+            reverts += 1
+            assert equal(step.adapter, promoted)
+            assert step.held_mrr < step.promoted_mrr
+            assert "held out" in step.reverted
+            assert one.pairs == 0
     assert reverts
 
 
 def test_after_a_return_the_optimiser_remembers_nothing() -> None:
-    promoted, pairs = good_version(), one_shift(1200, 5)
+    promoted, pairs, rng = good_version(), one_shift(1200, 5), np.random.default_rng(0)
     one = learner(promoted=promoted)
-    taught(one, pairs, 0, 200)
-    at = next(row for row in range(200, 1200) if one.learn(lesson(pairs, row, gold=7)).reverted)
+    taught(one, pairs, 0, 150)
+    by_chance = (lesson(pairs, row, gold=int(rng.integers(MEMORIES))) for row in range(150, 1150))
+    at = next(150 + n for n, pair in enumerate(by_chance) if one.learn(pair).reverted)
     fresh = learner(promoted=promoted)
     row = next(row for row in range(at + 1, 1200) if not fresh.learn(lesson(pairs, row)).held)
     fresh = learner(promoted=promoted)
@@ -160,7 +160,7 @@ def test_drift_is_from_the_promoted_version_and_not_from_the_step_before() -> No
     before, between, drifts = promoted, [], []
     for row in range(len(pairs)):
         step = one.learn(lesson(pairs, row, gold=7))
-        latest = pairs.queries[max(0, row - 31) : row + 1]
+        latest = pairs.queries[max(0, row - 15) : row + 1]
         between.append(float(np.linalg.norm(step.adapter.apply(latest) - before.apply(latest), axis=1).mean()))
         drifts.append(float(np.linalg.norm(step.adapter.apply(latest) - promoted.apply(latest), axis=1).mean()))
         assert step.drift == pytest.approx(drifts[-1], abs=2e-3)  # the buffer holds half precision

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from recalld_daemon.adapters.adam import Adam
 from recalld_daemon.adapters.loss import Subjects, masked, others, three_parts
-from recalld_daemon.adapters.pairs import PairSet
+from recalld_daemon.adapters.pairs import PairSet, kept_negatives
 from recalld_daemon.adapters.residual import Residual, tensor
 from recalld_daemon.adapters.settings import FitSettings
 from recalld_daemon.recall.types import Float32, Int64
@@ -28,6 +28,7 @@ class Batches:
         self, pairs: PairSet, modules: Mapping[str, Residual], settings: FitSettings, wanted: Float32 | None
     ) -> None:
         self._pairs, self._modules, self._settings, self._wanted = pairs, modules, settings, wanted
+        self._mined = [_kept(pairs, n) for n in range(len(pairs))]
 
     def epoch(self, adam: Adam, number: int) -> tuple[float, int]:
         """(mean loss, pairs learned from). Every pair, each time. It ends early on a loss that is no number."""
@@ -53,7 +54,7 @@ class Batches:
         columns, right = np.unique(np.concatenate([golds, self._further(rows, rng)]), return_inverse=True)
         own = torch.tensor(right[: len(rows)])
         plain, found = tensor(pairs.queries[rows]), tensor(pairs.memories[columns])  # (n, d), (c, d)
-        allowed = others(plain @ found.T, own, self._known(rows, columns), settings.loss.near_gold)
+        allowed = others(found[own], found, own, self._known(rows, columns), settings.loss.same)
         shifted = self._modules["query"](plain)
         keys = self._modules["key"](found) if "key" in self._modules else found
         scores = shifted @ keys.T  # (n, c)
@@ -68,7 +69,7 @@ class Batches:
     def _further(self, rows: Int64, rng: np.random.Generator) -> Int64:
         """Memories beside the golds: some mined for each query, and a sample of what could be found."""
         pairs, most = self._pairs, self._settings.mined
-        own = [pairs.negatives[n] for n in rows.tolist()]
+        own = [self._mined[n] for n in rows.tolist()]
         mined = [rows if len(rows) <= most else rng.choice(rows, most, replace=False) for rows in own]
         if pairs.pools is None:
             sampled = [rng.integers(0, len(pairs.memories), min(self._settings.sampled, len(pairs.memories)))]
@@ -91,3 +92,11 @@ class Batches:
             return None
         distinct, own = np.unique(subject[asked], return_inverse=True)
         return torch.tensor(asked), tensor(self._pairs.subjects[distinct]), torch.tensor(own)
+
+
+def _kept(pairs: PairSet, n: int) -> Int64:
+    """The negatives of a query that are by the 0.95 rule, whoever mined them."""
+    rows = pairs.negatives[n]
+    if not len(rows):
+        return rows
+    return rows[kept_negatives(pairs.queries[n], pairs.memories[pairs.gold[n]], pairs.memories[rows])]

@@ -2,9 +2,10 @@
 
 Each pair's gold is ranked among the golds of all others, learned ones too. Not among its own negatives: those were kept
 because the plain query ranks them below its gold, so they can only speak against what was learned (on conversations
-this bias threw away a good adapter about every thirty steps). Both adapters are measured on the same pairs, so what
-counts is the mean of the paired differences; the slice is looked at after every step, so a fall is believed only when
-it is well larger than its own uncertainty. No torch here.
+this bias threw away a good adapter about every thirty steps). Each gold counts once, however many pairs name it, so
+that a wrong one which is said again and again does not outvote the others. Both adapters are measured on the same
+pairs, so what counts is the mean of the paired differences; the slice is looked at after every step, so a fall is
+believed only when it is well larger than its own uncertainty. No torch here.
 """
 
 from __future__ import annotations
@@ -61,10 +62,12 @@ class HeldSlice:
         memories = np.concatenate([self._golds, learned])  # (m, d)
         same = self._golds @ memories.T > SAME  # (n, m)
         now, before = (reciprocal(rows, self._golds, memories, same) for rows in (shifted, self.promoted))
-        own, theirs = float(now.mean()), float(before.mean())
-        error = float((now - before).std()) / math.sqrt(max(1, n - 1))
+        weights = 1.0 / same[:, :n].sum(axis=1)  # (n,) each gold counts once
+        golds = float(weights.sum())
+        own, theirs = float(weights @ now) / golds, float(weights @ before) / golds
+        error = math.sqrt(float(((weights * (now - before - own + theirs)) ** 2).sum())) / golds
         least = max(self._settings.most_fall, self._settings.fall_errors * error)
-        if n < self._settings.least_held or theirs - own <= least:
+        if golds < self._settings.least_held or theirs - own <= least:
             return own, theirs, ""
         return own, theirs, f"on {n} pairs held out its MRR is {own:.3f}, the promoted version's {theirs:.3f}"
 

@@ -37,8 +37,8 @@ from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Float32
 
 DRAWN_BACK = 6  # times, at most, until the drift is within its bound; then the promoted weights themselves
-LATEST = 32  # pairs of the buffer over whose queries drift is measured, beside the held ones
-RIVALS = 128  # latest golds of the buffer among which the held ones are ranked
+LATEST = 16  # pairs of the buffer over whose queries drift is measured, beside the held ones
+RIVALS = 64  # latest golds of the buffer among which the held ones are ranked
 UNIT = 0.05  # by which a vector's length may differ from 1: half precision is much nearer
 
 
@@ -158,13 +158,12 @@ class OnlineLearner:
     def _step(self, pairs: Sequence[Pair]) -> float:
         settings = self.settings.loss
         plain = tensor(np.stack([pair.query for pair in pairs]))  # (n, d)
-        columns = tensor(np.concatenate([np.stack([p.gold for p in pairs]), *(p.negatives for p in pairs)]))  # (c, d)
+        beside = self._buffer.vectors(GOLD, self.settings.beside) if self.settings.beside else plain[:0].numpy()
+        golds, negatives = np.stack([pair.gold for pair in pairs]), [pair.negatives for pair in pairs]
+        columns = tensor(np.concatenate([golds, *negatives, beside]))  # (c, d)
         right = torch.arange(len(pairs))
         weights = torch.tensor([pair.weight for pair in pairs], dtype=torch.float32)
-        if settings_beside := self.settings.beside:
-            columns = torch.cat([columns, tensor(self._buffer.vectors(GOLD, settings_beside))])
-        known = columns[: len(pairs)] @ columns.T > SAME  # the same memory, as another pair's gold
-        allowed = others(plain @ columns.T, right, known, settings.near_gold)
+        allowed = others(columns[: len(pairs)], columns, right, None, settings.same)
         self._adam.zero_gradients()
         shifted = self._module(plain)
         scores = masked(shifted @ columns.T, allowed)
