@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import QueryEncoder, QueryEncoding
+
+OFF = 1e-3  # by which the square of a unit vector's length is off at most; rounding is a thousand times less
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ def adapted(encoding: QueryEncoding, f_q: Adapter | None) -> QueryEncoding:
         return encoding
     try:
         vector = f_q.apply(encoding.frozen)
-        if not np.isfinite(vector).all():
-            raise ValueError("its result is not finite")
+        if not abs(float(vector @ vector) - 1.0) < OFF:  # not a number, either; nought where its weights overflow
+            raise ValueError("its result is not of unit length")
     except ValueError as error:
         log.error("f_Q can't be applied, plain search goes on: %s", error)
         return encoding

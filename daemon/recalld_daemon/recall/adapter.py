@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from hashlib import blake2b
+from typing import Any, Literal, Self
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from recalld_daemon.recall.types import Float32
 
 HIDDEN = 128  # h; the design's 128 or 256: the reference system's gain was there at the smaller one already
 ALPHA = 0.3  # the design's: the shift of a full output layer stays a third of the vector
 _GELU = np.float32(np.sqrt(2.0 / np.pi))
+_CHECK = "check"  # the checksum's name among the tensors
 
 Part = Literal["w2", "b2"]
 
@@ -73,10 +76,10 @@ class Adapter:
         return unit(vectors + np.float32(self.alpha) * shift)
 
     def to_bytes(self, notes: Mapping[str, str] | None = None) -> bytes:
-        """As safetensors, with `notes` as metadata."""
+        """As safetensors, with `notes` as metadata, and a checksum: a wrong weight is a number like any other."""
         tensors = {"w1": self.w1, "b1": self.b1, "w2": self.w2, "b2": self.b2}
         tensors["alpha"] = np.array([self.alpha], np.float32)
-        return safetensors.numpy.save(tensors, dict(notes or {}))
+        return safetensors.numpy.save(tensors | {_CHECK: _checksum(tensors)}, dict(notes or {}))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -85,14 +88,25 @@ class Adapter:
             tensors = safetensors.numpy.load(data)
             w1, b1, w2, b2 = (np.asarray(tensors[name], np.float32) for name in ("w1", "b1", "w2", "b2"))
             alpha = float(tensors["alpha"][0])
+            check = tensors.pop(_CHECK, None)  # what was written before there was one has none
         except (safetensors.SafetensorError, KeyError, IndexError) as error:
             raise AdapterUnreadable(f"no adapter: {error}") from error
+        if check is not None and not np.array_equal(check, _checksum(tensors)):
+            raise AdapterUnreadable("an adapter's bytes are not those that were written")
         (hidden, dims), shapes = w1.shape, (b1.shape, w2.shape, b2.shape)
         if shapes != ((hidden,), (dims, hidden), (dims,)):
             raise AdapterUnreadable(f"an adapter's parts do not fit each other: w1 {w1.shape}, others {shapes}")
         if not all(np.isfinite(part).all() for part in (w1, b1, w2, b2)):
             raise AdapterUnreadable("an adapter holds numbers that are not finite")
         return cls(w1, b1, w2, b2, alpha)
+
+
+def _checksum(tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+    """(16,) of the values, in the order of their names."""
+    digest = blake2b(digest_size=16)
+    for name in sorted(tensors):
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def gelu(x: Float32) -> Float32:
