@@ -81,7 +81,6 @@ def dense(talks: Talks, options: argparse.Namespace) -> dict[str, Any]:
     order, sessions = time_order(pairs.at, pairs.groups), sessions_of(talks)
     night = QUICK_NIGHT if options.quick else learning_stream.NIGHT
     splits["prequential"] = learning_stream.prequential(pairs, order, sessions, settings, online, night)
-    tell("by cosine, prequential: done")
     if not options.quick:
         splits["prequential"]["other_orders"] = learning_stream.other_orders(pairs, sessions, online)
     return {"splits": splits, "promoted": {name: splits[name]["promoted"] for name in SPLITS}}
@@ -111,6 +110,7 @@ def _splits(talks: Talks, options: argparse.Namespace, judge: Judge, how: str) -
             judged.append(judge(fold))
             tell(f"{how}, {name}: {len(judged)} of {len(own)} folds")
         found[name] = summed(judged, groups)
+        tell(f"{how}, {name}: " + ", ".join(f"{each} {found[name][each]['mrr']}" for each in judged[0].told))
     return found
 
 

@@ -2,9 +2,10 @@
 
 Each conversation is a house; what is learned is searched with by `evaluation.ground`, as the nightly cycle judges it.
 Adapters are fitted on the house's own vectors (texts with speaker and date), f_K projects all of them, facts and names
-too. f_V speaks through usefulness alone: its weights are fitted on at most USEFUL training questions. `ranker` goes on
-from the shipped forest on the training questions' lessons (`ranking.refit`), queries and keys as they ship;
-`ranker_scratch` is fitted on the same lessons with nothing to go on from; `fq_ranker` asks with f_Q and ranks so.
+too. As in that cycle, what judges inside is not learned from afterwards either. f_V speaks through usefulness alone:
+its weights are fitted on at most USEFUL training questions. `ranker` goes on from the shipped forest on the training
+questions' lessons (`ranking.refit`), queries and keys as they ship; `ranker_scratch` is fitted on the same lessons with
+nothing to go on from; `fq_ranker` asks with f_Q and ranks so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from house import open_house
 from house_encoders import Encoders
-from learning_fits import PARTS, PLAIN, Figures, Judgement, Told, chosen_of, fitted, refitted
+from learning_fits import PARTS, PLAIN, Figures, Judgement, Told, chosen_of, fitted
 from learning_sets import Talks, mined
 from learning_splits import Fold
 from learning_stream import RUNS, Ask, Now, stream, told_in_order
@@ -119,21 +120,19 @@ def _cascade(talks: Talks, grounds: Sequence[Ground], ids: Sequence[Sequence[int
 
 
 def judged_fold(cascade: Cascade, fold: Fold, settings: FitSettings) -> Judgement:
-    """As by cosine: chosen inside, fitted on all of the training part, asked once."""
+    """Chosen on the part of the training that judges, and asked as it is: what judges is learned from by nobody."""
     inside: Told = {PLAIN: cascade.figures(fold.judges)}
     told: Told = {PLAIN: cascade.figures(fold.held)}
-    epochs, query = {}, NOTHING
+    epochs, query, taught = {}, NOTHING, np.union1d(fold.fitted, fold.stops)
     for name, parts in PARTS.items():
-        inner = fitted(cascade.pairs, fold.fitted, fold.stops, parts, settings)
-        outer = refitted(cascade.pairs, fold.train, parts, settings, inner.best)
-        inside[name] = cascade.figures(fold.judges, learned_of(cascade, inner, fold.fitted))
-        learned = NOTHING if outer is None else learned_of(cascade, outer, fold.train)
-        told[name] = cascade.figures(fold.held, learned)
-        epochs[name] = inner.best
+        by = fitted(cascade.pairs, fold.fitted, fold.stops, parts, settings)
+        learned = learned_of(cascade, by, fold.fitted) if by.best else NOTHING
+        inside[name], told[name] = cascade.figures(fold.judges, learned), cascade.figures(fold.held, learned)
+        epochs[name] = by.best
         query = learned if name == "fq" else query
-    inside[RANKER] = cascade.figures(fold.judges, _ranking(refitted_on(cascade.lessons(fold.fitted))))
-    lessons = cascade.lessons(fold.train)
+    lessons = cascade.lessons(taught)
     forest = refitted_on(lessons)
+    inside[RANKER] = cascade.figures(fold.judges, _ranking(forest))
     told[RANKER] = cascade.figures(fold.held, _ranking(forest))
     told[SCRATCH] = cascade.figures(fold.held, _ranking(_scratch(lessons)))
     told[BOTH] = cascade.figures(fold.held, replace(query, ranker=forest))

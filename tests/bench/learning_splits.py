@@ -4,7 +4,7 @@ Questions of one text stand on one side, whatever conversation asks them, and wi
 pair whose question was learned from would be no test. Each fold's training part is divided again into what an inner fit
 learns from, what says when it stops, and what the promotion rule is judged by; held-out questions see none of that.
 
-random: tenths by question. Only the first REPORTED of them are held out for the report; settings are chosen on the
+random: tenths by question. Only the first REPORTED of them are held out for the report; settings are chosen on
 others (--tries), so no reported figure of this split helped to choose anything. chrono: of each conversation the
 newest. conversation: each as a whole.
 """
@@ -20,7 +20,7 @@ from recalld_daemon.recall.types import Float64, Int64
 
 SEED = 20260104
 TENTHS = 10
-REPORTED = 5  # of the tenths; the other five are for choosing settings
+REPORTED = 4  # of the tenths; settings are chosen on others
 NEWEST = 0.2  # of a conversation's questions that are held out by time
 STOPS, JUDGES = 0.10, 0.20  # of a training part, inside
 
