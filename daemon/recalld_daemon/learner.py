@@ -4,7 +4,8 @@ All of it is off the hot path, one lesson at a time, each step after the recalls
 computed in a process of their own (`learn_worker`); here the new weights are checked, used from the next recall on, and
 kept, so that a restart loses at most the step in flight: what was said after the last step that was kept is read from
 the log. A lesson is one question about one passage and is learned once, however often it is said; a step that fails
-costs itself. When another version goes live, learning begins anew on it: what was learned over the other is not used.
+costs itself. When a version goes live, learning begins anew on it, also where it was live before, or is: who goes back
+to a version gets it as it was made, and to version 0 plain search. Only a restart goes on from what was learned.
 
 Invariant: whatever fails here, recalls go on with the live version's own f_Q, or with the plain vector.
 """
@@ -27,7 +28,17 @@ from recalld_daemon.learn_worker import LearnWorker, Opening, StateRefused, Step
 from recalld_daemon.learned import Learned
 from recalld_daemon.learner_figures import Figures
 from recalld_daemon.lessons import Asked, Ground, Nearest, pair_of, read_asked
-from recalld_daemon.online_kept import NOTHING, Kept, adapter_of, figures_of, keep, lessons_of, online_key, read_kept
+from recalld_daemon.online_kept import (
+    NOTHING,
+    Kept,
+    adapter_of,
+    figures_of,
+    forget,
+    keep,
+    lessons_of,
+    online_key,
+    read_kept,
+)
 from recalld_daemon.recall.adapted import adapted
 from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
 from recalld_daemon.recall.types import EncoderUnavailable, QueryEncoder
@@ -68,6 +79,7 @@ class Learner:
         self._worker, self._nearest, self._until_idle = worker, nearest, until_idle
         self._enabled, self._settings, self._quiet_seconds = enabled, settings, quiet_seconds
         self._wanted: Ground | None = None  # what to stand on
+        self._anew = False  # nothing that was learned before is gone on from
         self._ground: Ground | None = None  # what is stood on
         self._kept = NOTHING
         self._key = ""
@@ -84,9 +96,11 @@ class Learner:
         stands = self._ground is not None and self._ground.learned.version == learned.version
         return self._kept.adapter if stands and self._kept.adapter is not None else learned.query
 
-    def stand_on(self, ground: Ground) -> None:
-        """This is live from now on."""
-        self._wanted = ground
+    def stand_on(self, ground: Ground, anew: bool) -> None:
+        """This is live from now on. anew: what was learned before is dropped, here and in the store."""
+        self._wanted, self._anew = ground, anew
+        if anew:
+            self._journal.note(partial(forget, encoder=ground.encoder))
         if self._enabled:
             self._begin_work()
         else:
@@ -162,9 +176,12 @@ class Learner:
     async def _begin(self, ground: Ground | None) -> None:
         """Stand on another version: go on from what was learned over it, if that was under the same settings."""
         assert ground is not None
-        key, kept = online_key(self._settings, ground), NOTHING
-        self._ground, self._key, self._kept, self.figures = ground, key, kept, self.figures.anew()
+        key, anew = online_key(self._settings, ground), self._anew
+        self._ground, self._key, self._kept, self.figures = ground, key, NOTHING, self.figures.anew()
         self._known = {}
+        if anew:
+            self._worker.distrust()  # it may have this very version open
+            return
         kept = await trio.to_thread.run_sync(read_kept, self._reader, ground.encoder, ground.dims, key)
         self._kept, self._known = kept, dict.fromkeys(lessons_of(kept.state))
         self.figures.read(kept.figures or {})

@@ -83,7 +83,7 @@ class Memory:
     cross_seconds: float = 0.0  # what the cross-encoder may take; 0: there is none
     learned: Learned = PLAIN  # the version that is live
     f_q: Callable[[Learned], Adapter | None] = lambda learned: learned.query  # its query adapter, as it is now
-    stand_on: Callable[[Ground], None] = lambda ground: None  # told of each version that goes live
+    stand_on: Callable[[Ground, bool], None] = lambda ground, anew: None  # told of what is live, and if it went so now
     preparing: int = 0  # the version that is made ready to go live; 0: none
     _ground: Ground | None = None  # what is searched; None before the encoder is known
     _activation: Activation | None = None
@@ -214,7 +214,7 @@ class Memory:
             ground, index = await self._patiently(partial(self._opened, loaded))
             self.opening = ""
             await ingest.attach(space_of(ground.encoder, ground.learned), index)
-            self._go_live(ground, index)
+            self._go_live(ground, index, at_start=True)
             set_live = partial(self.writer.set_live, ground.encoder, ground.learned.version)
             await self._patiently(lambda: self._turn(set_live))
             state = index.state()
@@ -286,7 +286,7 @@ class Memory:
             self._go_live(replace(before, learned=learned), index)
             self._untidy.set()
 
-    def _go_live(self, ground: Ground, index: FaissIndex | None) -> None:
+    def _go_live(self, ground: Ground, index: FaissIndex | None, at_start: bool = False) -> None:
         """In the loop's thread, at one moment: the next recall has all of it. index: None where it stays the same."""
         if index is not None:
             self._retired += [self.index] if self.index is not None else []
@@ -294,7 +294,7 @@ class Memory:
             self.index = index
         self._ground, self.learned, self._recaller = ground, ground.learned, None
         self.interests.stand_on(ground)
-        self.stand_on(ground)
+        self.stand_on(ground, not at_start)
 
     async def _tidy_up(self, keep: int) -> None:
         """After a version went live: save and close the index of before, drop versions that are too old, sweep."""

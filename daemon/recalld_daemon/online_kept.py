@@ -74,6 +74,13 @@ def keep(writer: Writer, encoder: int, key: str, stepped: LearnStepped, at: floa
         writer.put_state(StateRecord(ADAPTER, encoder, key, stepped.adapter, at))
 
 
+def forget(writer: Writer, encoder: int) -> None:
+    """Nothing of it is gone on from."""
+    with writer.transaction():
+        for name in (STATE, ADAPTER):
+            writer.drop_state(name, encoder)
+
+
 def adapter_of(data: bytes, dims: int) -> Adapter:
     """Raises AdapterUnreadable: no adapter, another width, or numbers that are not finite."""
     adapter = Adapter.from_bytes(data)

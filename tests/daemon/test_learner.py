@@ -264,7 +264,7 @@ def test_another_version_going_live_in_mid_step_is_what_is_learned_over(tmp_path
         house.learner.on_verdict(one_good(house.log), "good")
         await begun.wait()
         version = Learned(version=4, query=adapter_with(0.25))
-        house.learner.stand_on(replace(house.ground, learned=version))
+        house.learner.stand_on(replace(house.ground, learned=version), anew=True)
         assert house.learner.f_q(version) is version.query
         go_on.set()
         await house.rest()
@@ -281,19 +281,28 @@ def test_another_version_going_live_in_mid_step_is_what_is_learned_over(tmp_path
     with_learner(tmp_path, body, steps=steps)
 
 
-def test_going_back_to_a_version_goes_on_from_what_was_learned_over_it(tmp_path: Path) -> None:
-    async def body(house: LearnerHouse) -> None:
-        await house.judged(one_good(house.log))
-        house.learner.stand_on(replace(house.ground, learned=Learned(version=4, query=adapter_with(0.25))))
-        await house.rest()
-        assert house.learner.topic()["steps"] == 0
-        house.learner.stand_on(replace(house.ground))
-        await house.rest()
-        assert bias(house) == 1.0
-        assert (house.learner.topic()["version"], house.learner.topic()["steps"]) == (0, 1)
-        assert len(house.steps.asked) == 1
+def test_going_back_to_a_version_is_going_back_to_it_as_it_was_made(tmp_path: Path) -> None:
+    """Also to the one that is live: there is no other way to be rid of what was learned over it."""
 
-    with_learner(tmp_path, body)
+    async def first(house: LearnerHouse) -> None:
+        await house.judged(one_good(house.log))
+        assert bias(house) == 1.0
+        house.learner.stand_on(replace(house.ground), anew=True)
+        await house.rest()
+        assert bias(house) == 0.0
+        assert house.learner.topic()["steps"] == 0
+        assert house.steps.distrusted == 1
+        await house.judged(one_good(house.log, "is there soup"))
+        assert house.steps.asked[-1][0].state == b""
+        house.learner.stand_on(replace(house.ground), anew=True)
+        await house.rest()
+
+    async def second(house: LearnerHouse) -> None:
+        assert bias(house) == 0.0
+        assert house.steps.asked == []
+
+    with_learner(tmp_path, first)
+    with_learner(tmp_path, second)
 
 
 def test_a_return_to_the_promoted_version_is_said(tmp_path: Path) -> None:

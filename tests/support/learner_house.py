@@ -170,7 +170,7 @@ def with_learner(
             nursery.start_soon(journal.serve)
             nursery.start_soon(learner.serve)
             house = LearnerHouse(learner, log, heard, journal, ground_of(log, learned), own)
-            learner.stand_on(house.ground)
+            learner.stand_on(house.ground, anew=False)
             with trio.fail_after(60):
                 await house.rest()
                 await body(house)

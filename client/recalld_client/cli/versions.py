@@ -86,8 +86,9 @@ ROLLBACK = Command(
     name="rollback",
     usage="rollback [options] N",
     summary="search by another version of what was learned",
-    teaches="Makes a version live, an older one or a newer one again; 0 is plain search. Nothing is trained and "
-    "nothing is lost; recalls go on meanwhile. Where its index has to be built first, this waits for it, "
+    teaches="Makes a version live as it was made, an older one or a newer one again; 0 is plain search. What was "
+    "learned since, snippet by snippet, is dropped, also where the version is live already. Nothing is trained, and "
+    "recalls go on meanwhile. Where its index has to be built first, this waits for it, "
     f"{PATIENCE_SECONDS:.0f} seconds at most.",
     example="recallctl rollback 2",
     arguments=_arguments,
