@@ -28,9 +28,10 @@ from recalld_daemon.sleep.cycle import Ended, Said, sleep
 from recalld_daemon.sleep.going_live import activate
 from recalld_daemon.sleep.ports import Answer, Checkpoint, Fit, Settings, Tell, Works, fit_adapters
 from recalld_daemon.sleep.recipes import Parts
+from recalld_daemon.store.reader import open_reader
 from store_samples import passage
 
-SHIFT = 6.0
+SHIFT = 3.0
 NOTES, QUESTIONS = 96, 80
 NAMES = ("Marta Berg", "Ole Nissen", "Ines Prado")  # subjects, whose names have vectors of their own
 CONFIG = Config(late_interaction=False)
@@ -43,11 +44,12 @@ BESIDE = {"recalld.db", "recalld.db-wal", "recalld.db-shm", "index", "sleep.lock
 
 
 class Riddles(MadeEncoder):
-    """In a query "q17" means what "p17" means in a passage; only its vector knows."""
+    """In a query "qbh" means what "p17" means in a passage; only its vector knows."""
 
     def encode_query(self, text: str) -> tuple[Float32, Float32]:
         tokens = super().encode_query(text)[1]
-        return super().encode_query(re.sub(r"\bq(\d+)", r"p\1", text))[0], tokens
+        meant = re.sub(r"\bq([a-j]+)\b", lambda m: "p" + "".join(str(ord(c) - 97) for c in m[1]), text)
+        return super().encode_query(meant)[0], tokens
 
 
 def filled(directory: Path, questions: int = QUESTIONS) -> LogHouse:
@@ -59,11 +61,25 @@ def filled(directory: Path, questions: int = QUESTIONS) -> LogHouse:
     return house
 
 
+def reopened(home: Home) -> LogHouse:
+    """For more of the same: what is live stays so, and recalls are numbered on."""
+    with open_reader(home.database) as reader:
+        live = reader.live_version(1)
+    house = LogHouse(home.data.parent, Riddles(SHIFT))
+    house.writer.set_live(house.encoder, live)
+    house._numbers = iter(range(1_000, 1_000_000))
+    return house
+
+
+def riddle(number: int) -> str:
+    return "q" + "".join(chr(97 + int(digit)) for digit in str(number))
+
+
 def ask(house: LogHouse, ids: Sequence[int], numbers: Sequence[int], at: float = NOON) -> None:
     for n in numbers:
         row = (n * 7) % len(ids)
         shown: list[Any] = [(ids[row], "used"), (ids[(row + 5) % len(ids)], "ignored")]
-        house.asked(f"q{row} {'q' + str(row + 1000)}", shown, at=at + 60 * n, session=f"s{n // 4}")
+        house.asked(f"{riddle(row)} {riddle(row + 1000)}", shown, at=at + 60 * n, session=f"s{n // 4}")
 
 
 # ---------------------------------------------------------------- works

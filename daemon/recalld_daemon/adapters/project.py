@@ -1,15 +1,14 @@
 """f_K over everything stored: the adapter's forward pass in batches, at the precision that is faster on this machine.
 
-Only the shift is computed in bfloat16 (8 bits of mantissa): it is a fraction of the vector, so its error is a fraction
-of what float16, in which the result is kept, rounds away of a few components; the sum and its length are float32.
-Processors with AMX multiply bfloat16 four to eight times as fast as float32, others emulate it and are slower: which
-one holds here is measured once, on the first batch.
+Only the shift is computed in bfloat16 (8 bits of mantissa), and its GELU by the error function, which is five times as
+fast there and differs by less than bfloat16 rounds: the shift is a fraction of the vector, and the sum and its length
+are float32, so a result lies within 2e-3 of the exact one. Processors with AMX multiply bfloat16 four to eight times as
+fast as float32, others emulate it and are slower: which one holds here is measured once, on the first batch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -48,13 +47,29 @@ class Projector:
 
 
 class _Weights:
-    """Transposed and scaled once. w1: (d, h), b1: (h,), w2: (h, d), b2: (d,)."""
+    """Transposed and scaled once. w1: (d, h), b1: (h,), w2: (h, d), b2: (d,); the rest is room to work on ROWS rows."""
 
     def __init__(self, adapter: Adapter, dtype: torch.dtype) -> None:
-        alpha = np.float32(adapter.alpha)
+        alpha, exact = np.float32(adapter.alpha), dtype == torch.float32
         parts = (adapter.w1.T, adapter.b1, (alpha * adapter.w2).T, alpha * adapter.b2)
         self.w1, self.b1, self.w2, self.b2 = (torch.tensor(part).to(dtype).contiguous() for part in parts)
-        self.dtype = dtype
+        self.approximate = "tanh" if exact else "none"
+        hidden, dims = adapter.w1.shape
+        self._narrow, self._shift = (torch.empty(ROWS, dims, dtype=dtype) for _ in range(2))
+        self._hidden, self._moved = torch.empty(ROWS, hidden, dtype=dtype), torch.empty(ROWS, dims)
+
+    def moved(self, x: Tensor) -> Tensor:
+        """x: (n, d) float32, n at most ROWS; returns (n, d) float32 unit rows, which the next call writes over.
+
+        Step by step into the same memory: conversions within an operation take ten times as long as before it.
+        """
+        n = len(x)
+        narrow = self._narrow[:n].copy_(x)
+        torch.addmm(self.b1, narrow, self.w1, out=self._hidden[:n])  # (n, h)
+        hidden = functional.gelu(self._hidden[:n], approximate=self.approximate)
+        torch.addmm(self.b2, hidden, self.w2, out=self._shift[:n])  # (n, d)
+        moved = self._moved[:n].copy_(self._shift[:n]).add_(x)
+        return moved.mul_(torch.linalg.vector_norm(moved, dim=1, keepdim=True).clamp_(min=1e-12).reciprocal_())
 
 
 _TYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -66,32 +81,22 @@ def projected(weights: _Weights, vectors: NDArray[np.float16] | Float32) -> NDAr
     with torch.inference_mode():
         into = torch.from_numpy(found)
         for at in range(0, len(vectors), ROWS):
-            into[at : at + ROWS] = _shifted(weights, torch.tensor(vectors[at : at + ROWS]))
+            rows = np.require(vectors[at : at + ROWS], np.float32, ["C", "W"])
+            into[at : at + ROWS].copy_(weights.moved(torch.from_numpy(rows)))
     return found
-
-
-def _shifted(weights: _Weights, x: Tensor) -> Tensor:
-    """x: (n, d), of any precision; returns (n, d) float32 unit rows."""
-    hidden = functional.gelu(torch.addmm(weights.b1, x.to(weights.dtype), weights.w1), approximate="tanh")  # (n, h)
-    shift = torch.addmm(weights.b2, hidden, weights.w2)  # (n, d)
-    moved = torch.add(x.float(), shift)
-    return moved.div_(torch.linalg.vector_norm(moved, dim=1, keepdim=True).clamp_(min=1e-12))
 
 
 def fastest(weights: dict[Precision, _Weights], sample: NDArray[np.float16] | Float32) -> Precision:
     """The precision at which the sample is projected in less time."""
 
-    def best(run: Callable[[], object]) -> float:
-        run()  # the first call sets up kernels
+    def best(own: _Weights) -> float:
+        projected(own, sample)  # the first call sets up kernels
         took = []
         for _ in range(TRIALS):
             began = time.perf_counter()
-            run()
+            projected(own, sample)
             took.append(time.perf_counter() - began)
         return min(took)
 
-    seconds: dict[Precision, float] = {
-        name: best(lambda own=own: projected(own, sample))
-        for name, own in weights.items()  # type: ignore[misc]
-    }
+    seconds = {name: best(own) for name, own in weights.items()}
     return min(seconds, key=lambda name: seconds[name])
