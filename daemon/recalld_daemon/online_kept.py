@@ -1,8 +1,9 @@
 """What the online step keeps in the store: the adapter as it is used, and the state that it is learned on from.
 
 Two rows, written together: the daemon reads the adapter without torch and uses it at once, the process that learns gets
-the state. Both stand under a key of everything that shaped them; under another key neither is used. Beside the adapter
-stand the figures of its last step, as text in its safetensors header, so that status tells them after a restart.
+the state. Both stand under a key of everything that shaped them; under another key neither is used. The state's key
+ends in a checksum, since wrong weights and moments are numbers like any other; an adapter has its own. Beside it stand
+the figures of its last step, as text in its safetensors header, so that status tells them after a restart.
 """
 
 from __future__ import annotations
@@ -57,8 +58,12 @@ def read_kept(reader: Reader, encoder: int, dims: int, key: str) -> Kept:
     state, adapter = reader.learning_state(STATE, encoder), reader.learning_state(ADAPTER, encoder)
     if state is None or adapter is None:
         return NOTHING
-    if {state.key, adapter.key} != {key}:
+    own, _, checksum = state.key.partition(":")
+    if {own, adapter.key} != {key}:
         log.info("what was learned online under other settings, or over another version, is not gone on from")
+        return NOTHING
+    if checksum != _checksum(state.data):
+        log.error("what was learned online is left out: the state's bytes are not those that were written")
         return NOTHING
     try:
         return Kept(adapter_of(adapter.data, dims), state.data, state.at, figures_of(adapter.data))
@@ -70,8 +75,13 @@ def read_kept(reader: Reader, encoder: int, dims: int, key: str) -> Kept:
 def keep(writer: Writer, encoder: int, key: str, stepped: LearnStepped, at: float) -> None:
     """Keep what a step made, in place of what the one before made."""
     with writer.transaction():
-        writer.put_state(StateRecord(STATE, encoder, key, stepped.state, at))
+        writer.put_state(StateRecord(STATE, encoder, f"{key}:{_checksum(stepped.state)}", stepped.state, at))
         writer.put_state(StateRecord(ADAPTER, encoder, key, stepped.adapter, at))
+
+
+def _checksum(data: bytes) -> str:
+    """32 hex digits; 3 ms for a full buffer, in the writer's thread."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 def forget(writer: Writer, encoder: int) -> None:

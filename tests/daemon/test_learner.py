@@ -166,6 +166,17 @@ def test_the_key_names_the_encoder_and_the_extraction_too(tmp_path: Path) -> Non
         assert read_kept(log.reader, log.encoder, DIMS + 1, key) == NOTHING
 
 
+@pytest.mark.parametrize("name", ["online", "online f_Q"])
+def test_what_has_changed_on_disk_is_not_gone_on_from(tmp_path: Path, name: str) -> None:
+    with LogHouse(tmp_path) as log:
+        keep(log.writer, log.encoder, "key", stepped(1), NOON)
+        assert read_kept(log.reader, log.encoder, DIMS, "key").state == state_of(1)
+        record = log.reader.learning_state(name, log.encoder)
+        assert record is not None
+        log.writer.put_state(replace(record, data=record.data[:-1] + bytes([record.data[-1] ^ 1])))
+        assert read_kept(log.reader, log.encoder, DIMS, "key") == NOTHING
+
+
 def test_a_step_that_fails_costs_itself(tmp_path: Path) -> None:
     def script(opening: Opening, pair: Any, steps: int) -> Any:
         if len(house_steps.asked) == 2:
