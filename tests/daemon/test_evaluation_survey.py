@@ -298,6 +298,16 @@ def test_without_a_memory_it_says_what_to_do(
     assert main(["eval", "--home", str(tmp_path), "--folds", "1"]) == 2
 
 
+@pytest.mark.parametrize(("flag", "taken"), [("--json", "."), ("--json", "no/such/file"), ("--plot", "taken")])
+def test_what_could_not_be_kept_is_said_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, taken: str
+) -> None:
+    (tmp_path / "taken").write_text("a file")
+    monkeypatch.setattr(plots, "can_draw", lambda: True)
+    assert main(["eval", "--home", str(tmp_path / "nothing is here"), flag, str(tmp_path / taken)]) == 1
+    assert capsys.readouterr().err.startswith(f"recalld: {tmp_path / taken}: ")
+
+
 def test_progress_is_a_line_per_phase_or_one_line_on_a_terminal() -> None:
     plain, terminal = StringIO(), StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
-    """Returns an exit code; what can't be done is said on standard error."""
+    """Returns an exit code; what can't be done is said on standard error. Raises OSError: the figures can't be kept."""
     from recalld_daemon.evaluation import plots
     from recalld_daemon.evaluation.ground import NoGround, open_ground
     from recalld_daemon.evaluation.survey import Wish, survey
@@ -57,6 +58,7 @@ def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
         return _fail(plots.MISSING)
     if arguments.folds < 2:
         return _fail("--folds must be 2 or more", 2)
+    _try_places(arguments)
     os.nice(max(0, NICE - os.nice(0)))
     least = config.least_queries if arguments.min is None else max(2, arguments.min)
     wish = Wish(least, arguments.folds, bool(arguments.plot), arguments.seed)
@@ -75,6 +77,15 @@ def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
         for path in plots.draw(document, arguments.plot, arguments.format):
             print(path, file=sys.stderr)
     return 0
+
+
+def _try_places(arguments: argparse.Namespace) -> None:
+    """Raises OSError where what is found out could not be kept: better now than after an hour."""
+    if arguments.plot:
+        arguments.plot.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=arguments.plot).close()
+    if arguments.json and arguments.json != "-":
+        Path(arguments.json).open("a").close()
 
 
 @dataclass(slots=True)
