@@ -21,7 +21,7 @@ KNOWN = Versions(
         VersionRow(version=0, why="plain search"),
         VersionRow(
             version=4, live=True, created_at=NIGHT, why="f_Q + f_K", vectors=4, drift=0.08125, w2=3.25, b2=0.5,
-            metrics={"mrr": 0.5123, "questions": 212}, bytes=80_000_000,
+            metrics={"mrr": 0.5123, "questions": 212, "learned_until": NIGHT, "judged.f_Q.mrr": 0.4}, bytes=80_000_000,
         ),
         VersionRow(version=5, created_at=NIGHT + 86_400, why="ranker, \x1b[31mand a story that is too long", vectors=4),
     ]
@@ -52,7 +52,7 @@ def test_versions_are_listed_with_what_they_are_worth(ctl: Ctl) -> None:
         "  on held-out pairs\n"
         "      0        -                    plain search                          -      -      -       0 B  -\n"
         "      4  live  2026-10-12 03:10:07  f_Q + f_K                         0.081  3.250  0.500  76.3 MiB"
-        "  mrr 0.5123, questions 212\n"
+        "  mrr 0.5123, questions 212, learned until 2026-10-12 03:10:07\n"
         "      5        2026-10-13 03:10:07  ranker, \ufffd[31mand a story that i…  0.000  0.000  0.000       0 B"
         "  -\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from recalld_protocol.messages import Activate, Activated, VersionRow, Versions, VersionsAsk
 
@@ -52,8 +53,17 @@ def _row(row: VersionRow) -> tuple[str, ...]:
         why if len(why) <= WIDEST_WHY else f"{why[: WIDEST_WHY - 1]}…",
         *(f"{figure:.3f}" if row.version else "-" for figure in (row.drift, row.w2, row.b2)),
         size(row.bytes),
-        ", ".join(f"{safe(name)} {value(name, figure)}" for name, figure in row.metrics.items()) or "-",
+        ", ".join(_figures(row)) or "-",
     )
+
+
+def _figures(row: VersionRow) -> Iterator[str]:
+    """Its own; those of the others it was judged beside ("judged.f_Q.mrr") are in the JSON."""
+    for name, figure in row.metrics.items():
+        if name == "learned_until" and isinstance(figure, int | float):
+            yield f"learned until {moment(figure)}"
+        elif not name.startswith("judged."):
+            yield f"{safe(name)} {value(name, figure)}"
 
 
 def _number(text: str) -> int:
