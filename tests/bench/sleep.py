@@ -39,7 +39,7 @@ from recalld_daemon.paths import Home, home_under
 from recalld_daemon.recall.adapter import Adapter, unit
 from recalld_daemon.recall.types import Float32
 from recalld_daemon.sleep.building import build_index, far_from
-from recalld_daemon.sleep.ports import projection_of
+from recalld_daemon.sleep.ports import Settings, projection_of
 from recalld_daemon.sleep.reproject import project_all
 from recalld_daemon.store import (
     ImpressionRecord,
@@ -58,7 +58,7 @@ TARGET_SHARE, TARGET_RATIO = 0.5, 1.5
 QUESTIONS = 60  # in the made log
 PER_MEMORY = 500  # passages
 ROUNDS = 9
-BATCH = 2_048  # rows at a time, as the cycle takes them
+BATCH = Settings().batch  # rows at a time, as the cycle takes them
 IDLE_ASKED = 200
 Row = dict[str, Any]
 
@@ -208,7 +208,7 @@ def _night(directory: Path, only_projecting: bool, cache: Path) -> None:
     if not only_projecting:
         from recalld_daemon.config import Config
         from recalld_daemon.sleep.cycle import sleep
-        from recalld_daemon.sleep.ports import Settings, usual_works
+        from recalld_daemon.sleep.ports import usual_works
 
         ended = sleep(home, Config(), Settings(least_queries=20), usual_works(), lambda what, done, total: None, _say)
         found["night"] = {"chosen": ended.report.get("chosen"), "seconds": ended.report["seconds"]}

@@ -309,7 +309,13 @@ def test_a_version_that_nobody_noted_goes_with_the_next_night(home: Home, reader
     with open_writer(home.database) as writer:
         writer.begin_version(1, at=1.0, vectors=None, why="killed before it was noted")
     (home.index / "encoder-1-v9").mkdir(parents=True)
-    night(home)
+
+    def tell(what: str, done: int, total: int) -> None:
+        if what == "train":  # from the beginning on
+            assert versions(reader) == {}
+            assert list(home.index.iterdir()) == []
+
+    night(home, tell=tell)
     assert versions(reader) == {2: (2, "f_Q + f_K", True)}
     assert [entry.name for entry in home.index.iterdir()] == ["encoder-1-v2"]
 
