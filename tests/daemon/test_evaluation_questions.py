@@ -78,6 +78,19 @@ def test_one_question_per_text_and_scope() -> None:
     assert first.name == second.name == name_of("What is the PORT?")
 
 
+def test_what_a_person_was_asked_about_is_no_conversation() -> None:
+    """Drawn together, a hundred answers to `recallctl train` would tell as much as one question."""
+    rows = [
+        record(1, "good", query="a", recall="r1", session="train-1", outcome="asked"),
+        record(1, "good", query="b", recall="r2", session="train-1", outcome="asked"),
+        record(1, "used", query="c", recall="r3"),
+        record(1, "used", query="d", recall="r4"),
+    ]
+    groups = {question.text: question.group for question in log_of(rows, HERE).questions}
+    assert len({groups["a"], groups["b"], groups["c"]}) == 3
+    assert groups["c"] == groups["d"]
+
+
 def test_goldless_questions_stand_apart() -> None:
     log = log_of(
         [record(1, "used"), record(2, "ignored", query="nothing helped"), record(3, query="nobody knows")], HERE
@@ -155,6 +168,14 @@ def test_the_log_as_the_store_has_it(house: LogHouse) -> None:
     assert [asked.text for asked in log.unanswered] == ["when do we deploy"]
     assert (log.gone, log.unlabelled, len(log.probabilities)) == (1, 1, 4)
     assert not read_log(house.reader, since=NOON + 1).questions
+
+
+def test_the_last_word_of_a_person_counts_however_often_it_changed(house: LogHouse) -> None:
+    (port,) = house.remember("/n.md", ["the port is 9090"])
+    (impression,) = house.asked("what is the port", [(port, "used")])
+    for number, (word, golds) in enumerate((("good", [{port}]), ("bad", []), ("good", [{port}]), ("bad", []))):
+        house.writer.record_feedback(impression, word, at=NOON + 2 + number, key=f"said {number}")
+        assert [question.gold for question in read_log(house.reader).questions] == golds
 
 
 # ---------------------------------------------------------------- splits

@@ -146,7 +146,7 @@ class FeedbackRecord:
 class JudgedRecord:
     """An impression with the query it answered and all verdicts on it: what learning is made from.
 
-    query: its text, as the encoder gets it; scope: its session's; verdicts: distinct, in the order they came.
+    query: its text, as the encoder gets it; scope: its session's; verdicts: distinct, in the order they last came.
     """
 
     impression: str
