@@ -37,7 +37,8 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """text: as the encoder gets it; scope: the session's; at: epoch s, when it was first asked; group: its session.
+    """text: as the encoder gets it; scope: the session's; at: epoch s, when it was first asked; group: its session;
+    what a person was asked about is a group of its own.
 
     negatives: passages that were ignored or found bad. view: what could be found then.
     """
@@ -266,4 +267,9 @@ def _asked(first: JudgedRecord, labels: Mapping[int, bool], places: Mapping[int,
     seen = all(places[passage].scope in own for passage in labels)  # a session may have looked into all scopes
     scopes = tuple(dict.fromkeys(own)) if seen else None
     view = View(scopes, max(first.asked_at, written + AFTER))
-    return Unanswered(first.query, first.scope, first.asked_at, first.session, negatives, view)
+    return Unanswered(first.query, first.scope, first.asked_at, _group(first), negatives, view)
+
+
+def _group(first: JudgedRecord) -> str:
+    """Its session; what a person was asked about belongs to no conversation, so each such recall stands for itself."""
+    return first.recall if first.outcome == "asked" else first.session

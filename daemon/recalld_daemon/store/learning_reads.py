@@ -14,7 +14,8 @@ from recalld_daemon.store.rows import FROZEN, Artefact, CycleRecord, JudgedRecor
 
 _JUDGED = """SELECT i.id, i.recall, i.session, coalesce(s.scope, 1), r.query, r.at, i.passage, i.rank, i.probability,
     i.outcome, i.propensity, i.shown_at,
-    (SELECT group_concat(verdict) FROM (SELECT verdict FROM feedback WHERE impression = i.id GROUP BY verdict ORDER BY max(id))),
+    (SELECT group_concat(verdict)
+      FROM (SELECT verdict FROM feedback WHERE impression = i.id GROUP BY verdict ORDER BY max(id))),
     coalesce((SELECT max(at) FROM feedback WHERE impression = i.id), 0.0)
     FROM impressions i JOIN recalls r ON r.id = i.recall LEFT JOIN sessions s ON s.id = r.session
     WHERE {where} ORDER BY i.shown_at, i.id"""
