@@ -43,6 +43,24 @@ def held_lock(path: Path) -> Iterator[None]:
         os.close(descriptor)  # never unlinked: a waiting starter may already hold the inode
 
 
+def holder_of(path: Path) -> int | None:
+    """The process id of who holds the lock at `path`, 0 if it has not written it yet; None: nobody. Writes nothing.
+
+    Raises OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid_in(descriptor)
+    finally:
+        os.close(descriptor)
+    return None
+
+
 def _pid_in(descriptor: int) -> int:
     text = os.pread(descriptor, 32, 0).strip()
     return int(text) if text.isdigit() else 0

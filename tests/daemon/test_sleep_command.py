@@ -66,6 +66,8 @@ def test_a_dry_run_writes_nothing(home: Home, flags: list[str], capsys: pytest.C
         assert (plan["way"], plan["collected"]["distinct_queries"], plan["collected"]["pairs"]) == ("begin", 40, 32)
         assert "f_Q + f_K" in plan["would_train"]
         assert not any("ranker" in name for name in plan["would_train"])  # 32 lessons are too few for one
+        assert plan["left_out"] == ["ranker (needs 60 questions to learn from)"]
+        assert plan["running"] is None
         assert plan["reprojection"]["vectors"] >= 96
     else:
         assert "live is plain search" in said
@@ -86,6 +88,16 @@ def test_a_dry_run_says_where_it_would_go_on(home: Home, capsys: pytest.CaptureF
 
 
 CONFIG_30 = replace(CONFIG, least_queries=30)
+
+
+def test_a_dry_run_beside_a_night_says_that_it_is_running(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    with held_lock(home.data / "sleep.lock"):
+        text = (home.data / "sleep.lock").read_text()
+        assert main(["sleep", "--home", str(home.data.parent), "--dry-run"]) == 0
+        assert (home.data / "sleep.lock").read_text() == text
+    said = capsys.readouterr().out
+    assert f"a sleep cycle is running (pid {text.strip()})" in said
+    assert "cut short" not in said
 
 
 def test_too_few_pairs_is_no_failure(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

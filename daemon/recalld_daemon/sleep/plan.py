@@ -10,6 +10,7 @@ from typing import Any
 
 from recalld_daemon.config import Config
 from recalld_daemon.evaluation.ground import NoGround
+from recalld_daemon.lock import holder_of
 from recalld_daemon.paths import Home
 from recalld_daemon.ranking.refit import LEAST_LESSONS
 from recalld_daemon.recall.usefulness_fit import LEAST_QUESTIONS
@@ -25,7 +26,10 @@ BYTES_PER_NUMBER = 2  # float16
 
 
 def planned(home: Home, config: Config, settings: Settings) -> dict[str, Any]:
-    """Writes nothing. Raises NoGround, StoreError."""
+    """Writes nothing. running: the process id of a night that is under way (0: not known yet), else None.
+
+    Raises NoGround, StoreError, OSError.
+    """
     if not home.database.exists():
         raise NoGround(f"{home.database}: there is no memory yet: start recalld first")
     with open_reader(home.database) as reader:
@@ -35,8 +39,10 @@ def planned(home: Home, config: Config, settings: Settings) -> dict[str, Any]:
         reason = too_few(found, settings.least_queries)
         return {
             "dry_run": True, "champion": live, "encoder": encoder, "way": start.way, "from_phase": start.phase,
+            "running": holder_of(home.data / "sleep.lock"),
             "collected": found.to_json(), "needed": settings.least_queries, "result": reason,
             "would_train": [] if reason else _candidates(config, len(found.train)),
+            "left_out": [] if reason else _left_out(config, len(found.train)),
             "reprojection": _reprojection(reader, encoder, settings), "keep_versions": config.keep_versions,
         }  # fmt: skip
 
@@ -46,6 +52,12 @@ def _candidates(config: Config, questions: int) -> list[str]:
     useful = questions >= LEAST_QUESTIONS
     able = [recipe for recipe in RECIPES if (ranked or not recipe.ranker) and (useful or not recipe.usefulness)]
     return [recipe.name for recipe in able]
+
+
+def _left_out(config: Config, questions: int) -> list[str]:
+    """What has too little to be learned from, and how much it needs."""
+    needs = {"ranker": LEAST_LESSONS if config.ranker else 0, "usefulness": LEAST_QUESTIONS}
+    return [f"{name} (needs {least} questions to learn from)" for name, least in needs.items() if questions < least]
 
 
 def _reprojection(reader: Reader, encoder: int, settings: Settings) -> dict[str, Any]:

@@ -66,16 +66,20 @@ def _reprojected(found: Mapping[str, Any], report: Mapping[str, Any]) -> str:
 def _planned(plan: Mapping[str, Any]) -> Iterator[str]:
     champion = f"version {plan['champion']}" if plan["champion"] else "plain search (version 0)"
     yield f"live is {champion}"
-    if plan["way"] != "begin":
+    if plan["running"] is not None:
+        yield f"a sleep cycle is running (pid {plan['running'] or 'not known yet'}); this is what it does"
+    elif plan["way"] != "begin":
         yield f"would go on with the night that was cut short, from phase {plan['from_phase']}"
     yield _collected(plan["collected"])
     if plan["result"]:
         yield plan["result"].replace("nothing was trained", "nothing would be trained")
         return
     yield f"would train and judge, simplest first: {', '.join(plan['would_train'])}"
+    if plan["left_out"]:
+        yield f"would leave out {' and '.join(plan['left_out'])}"
     again = plan["reprojection"]
     yield (
-        f"would project {again['vectors']} vectors again ({again['bytes'] / 1e6:.0f} MB) only if an f_K wins and moves "
+        f"would project {again['vectors']} vectors again ({again['bytes'] / 1e6:.1f} MB) only if an f_K wins and moves "
         f"them by {again['least_drift']} or more on average; that is known once it is trained"
     )
     yield f"would keep the last {plan['keep_versions']} versions; nothing was written"
