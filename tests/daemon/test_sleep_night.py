@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,21 @@ def test_too_few_queries_train_nothing_and_that_is_said(home: Home, reader: Read
     assert last is not None
     assert last.ended_at is not None
     assert json.loads(last.report)["result"] == ended.report["result"]
+
+
+def test_a_night_without_a_single_pair_fails_and_never_says_it_trained(home: Home, reader: Reader) -> None:
+    """"Trained" was said of zero pairs. Here the vectors of all that helped go after the questions were read."""
+
+    def tell(what: str, done: int, total: int) -> None:
+        if what == "making pairs":
+            with closing(sqlite3.connect(home.database)) as database, database:
+                database.execute("DELETE FROM vectors")
+
+    ended = night(home, real_fits(), tell)
+    assert ended.failed
+    assert ended.report["result"] == "failed in phase train: no question's answer has a vector: nothing could be trained"
+    assert "trained" not in ended.report
+    assert (versions(reader), reader.live_version(1)) == ({}, 0)
 
 
 def test_the_newest_fifth_is_held_out_and_never_given_to_a_fit(home: Home, reader: Reader) -> None:
