@@ -23,7 +23,7 @@ from recalld_daemon.versions import NoSuchVersion, VersionRefused, index_directo
 
 TRIES = 3  # a daemon may take passages away between two looks at the store
 SAMPLE = 512  # stored vectors that are compared
-WIDEST = 5e-3  # distance of a stored vector from f_K of the frozen one: bfloat16's error is below 2e-3 of a unit length
+WIDEST = 5e-3  # distance of a stored vector from f_K of the frozen one: see `adapters.project`
 
 
 def index(night: Night) -> None:

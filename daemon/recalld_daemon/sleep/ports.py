@@ -49,7 +49,7 @@ class Settings:
     drift_sample: int = 2_000  # passages: the mean's own error is a fiftieth of its spread
     fit: FitSettings = FitSettings()  # noqa: RUF009 - frozen
     rounds: int = REFIT.rounds
-    batch: int = 512  # texts projected per transaction: 3 ms of an idle process, in which nobody else writes
+    batch: int = 1_024  # texts projected per transaction: 6 ms of an idle process, in which nobody else writes
 
 
 @dataclass(frozen=True, slots=True)
