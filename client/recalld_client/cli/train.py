@@ -119,8 +119,8 @@ def _show(training: Training, number: int, count: int, screen: Screen, json: boo
         screen.document(document(training) | {"number": number, "of": count})
     else:
         screen.line(screen.heading(f"{number} of {count}") + "  " + _fit(safe(training.query), screen, 12))
-        if training.cause:
-            screen.line("    " + screen.paint(_fit(safe(training.cause), screen, 4), "dim"))
+        if cause := training.cause.removesuffix(training.query).rstrip(": "):  # the query stands above it
+            screen.line("    " + screen.paint(_fit(safe(cause), screen, 4), "dim"))
         for place, snippet in enumerate(training.candidates, start=1):
             screen.line(f"{place:>3}  " + _fit(safe(snippet.text), screen, 5))
             where = safe(f"{snippet.path}:{snippet.start}-{snippet.end}") + f"  {safe(snippet.date)}".rstrip()
