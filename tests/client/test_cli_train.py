@@ -28,7 +28,8 @@ def training(number: int, candidates: int = 3) -> Training:
         Snippet(id=f"r{number}-{n}", text=f"say {n}", path=f"notes/{n}.md", start=n, end=n + 9, date="2026-03-02")
         for n in range(1, candidates + 1)
     ]
-    return Training(recall=f"r{number}", query=f"why does {number} fail?", cause=f"turn {number}: why does {number} fail?", candidates=snippets)
+    query = f"why does {number} fail?"
+    return Training(recall=f"r{number}", query=query, cause=f"turn {number}: {query}", candidates=snippets)
 
 
 class Script:
