@@ -321,6 +321,19 @@ def test_progress_is_a_line_per_phase_or_one_line_on_a_terminal() -> None:
     assert terminal.getvalue() == "\r\x1b[Kjudging 1/3\r\x1b[Kjudging 3/3\r\x1b[Kfitting\r\x1b[K"
 
 
+def test_where_there_is_nothing_to_draw_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with LogHouse(tmp_path / "home") as house:
+        house.remember("/n.md", ["the port is 9090"])
+    monkeypatch.setattr("recalld_daemon.evaluation.ground.load_live", lambda *_: house.live)
+    monkeypatch.setattr(os, "nice", lambda by: 0)
+    pictures = tmp_path / "pictures"
+    assert main(["eval", "--home", str(tmp_path / "home"), "--plot", str(pictures)]) == 0
+    assert capsys.readouterr().err.endswith("\nnothing to draw yet\n")
+    assert list(pictures.iterdir()) == []
+
+
 @pytest.mark.models
 def test_recalld_eval_from_the_command_line(model_cache: Path, tmp_path: Path) -> None:
     """The packaged encoder, the real fit, the store open in another process meanwhile, as a daemon has it."""

@@ -107,7 +107,7 @@ def test_a_night_without_a_single_pair_fails_and_never_says_it_trained(home: Hom
 
     ended = night(home, real_fits(), tell)
     assert ended.failed
-    assert ended.report["result"] == "failed in phase train: no question's answer has a vector: nothing could be trained"
+    assert ended.report["result"].endswith("no question's answer has a vector: nothing could be trained")
     assert "trained" not in ended.report
     assert (versions(reader), reader.live_version(1)) == ({}, 0)
 

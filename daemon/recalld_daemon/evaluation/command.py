@@ -74,8 +74,8 @@ def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
         Path(arguments.json).write_text(_as_json(document), "utf-8")
     sys.stdout.write(_as_json(document) if arguments.json == "-" else told(document))
     if arguments.plot:
-        for path in plots.draw(document, arguments.plot, arguments.format):
-            print(path, file=sys.stderr)
+        drawn = plots.draw(document, arguments.plot, arguments.format)
+        print(*(drawn or ["nothing to draw yet"]), sep="\n", file=sys.stderr)
     return 0
 
 
