@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from recalld_daemon import activation as activation_module
 from recalld_daemon import memory as memory_module
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed
+from recalld_daemon.extract.interface import Piece
+from recalld_daemon.extract.rules import RULES
 from recalld_daemon.index import open_index
 from recalld_daemon.memory import Memory
 from recalld_daemon.paths import home_under
@@ -43,6 +47,28 @@ class ReadyWorker:
 async def until_open(memory: Memory) -> None:
     while memory.index is None:
         await trio.testing.wait_all_tasks_blocked(0.01)
+
+
+def test_what_another_extractor_made_is_made_anew_when_the_store_is_opened(tmp_path: Path) -> None:
+    """What is extracted is a cache: elsewhere it was kept under a key that did not name how it had been made."""
+
+    class Louder:
+        name = "loud-2"
+
+        def facts(self, piece: Piece) -> list[str]:
+            return [piece.text.upper()]
+
+    home = home_under(tmp_path)
+    home.make()
+    with open_writer(home.database) as writer:
+        writer.remember("Mia keeps the key under the mat", at=1e9)
+        writer.adopt_recipe(replace(RULES, facts=Louder()))
+    made_by = "SELECT DISTINCT made_by FROM facts"
+    with closing(sqlite3.connect(home.database)) as database:
+        assert database.execute(made_by).fetchall() == [("loud-2",)]
+    Memory.open(home).close()
+    with closing(sqlite3.connect(home.database)) as database:
+        assert ("loud-2",) not in database.execute(made_by).fetchall()
 
 
 def test_the_index_is_opened_once_the_disk_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
