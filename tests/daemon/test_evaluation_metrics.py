@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recalld_daemon.adapters.pairs import PairSet
 from recalld_daemon.evaluation import bootstrap, metrics
-from recalld_daemon.evaluation.bootstrap import Verdict, better, of_difference, of_mean, of_share
+from recalld_daemon.evaluation.bootstrap import LEAST_MOVED, Verdict, better, of_difference, of_mean, of_share
 from recalld_daemon.evaluation.metrics import dense_figures, figures_of, joined, means
 from recalld_daemon.recall.adapter import Adapter, unit
 
@@ -117,6 +117,17 @@ def test_an_interval_holds_the_gain_and_is_the_same_again(rows: list[tuple[float
         assert verdict.n == len(rows)
     turned, straight = better(b, a, draws=200), better(a, b, draws=200)
     assert (turned.gain, turned.low) == pytest.approx((-straight.gain, -straight.high))
+
+
+def test_a_handful_of_questions_that_moved_promotes_nothing() -> None:
+    """No draw of them falls below zero, were it a single one."""
+    champion, challenger = np.zeros(24), np.zeros(24)
+    for moved in range(1, 9):
+        challenger[moved] = 0.5
+        verdict = better(champion, challenger)
+        assert verdict.low >= 0.0
+        assert verdict.moved == moved
+        assert verdict.is_better is (moved >= LEAST_MOVED)
 
 
 def test_a_clear_gain_is_better_and_none_is_not() -> None:

@@ -7,7 +7,7 @@ conversations are drawn whole where they are given. Seeded: the same log gives t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,15 @@ from recalld_daemon.recall.types import Float64
 DRAWS = 2_000
 SEED = 20260101
 LEVEL = 0.95
+LEAST_MOVED = 6  # questions: where all that moved got better, chance does that to five once in sixteen, two-sided
 _Z = 1.959964  # of a normal distribution, at that level
 AT_ONCE = 250  # draws per batch: with 10,000 groups 20 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """gain: mean of challenger - champion; [low, high]: its 95 % interval; n: questions.
+    """gain: mean of challenger - champion; [low, high]: its 95 % interval; n: questions; moved: those whose figure is
+    not the same, None where nothing was paired.
 
     Of fewer than two questions nothing can be said: low and high are the bounds of any difference of shares, -1 and 1.
     """
@@ -33,11 +35,16 @@ class Verdict:
     low: float
     high: float
     n: int
+    moved: int | None = field(default=None, compare=False)
 
     @property
     def is_better(self) -> bool:
-        """The rule of promotion: a gain whose lower bound is not below zero."""
-        return self.n > 0 and self.gain > 0.0 and self.low >= 0.0
+        """The rule of promotion: a gain whose lower bound is not below zero, and enough questions that tell it.
+
+        Where no question got worse no draw falls below zero, were it a single one that got better: hence the second.
+        """
+        told = self.moved is None or self.moved >= LEAST_MOVED
+        return self.n > 0 and self.gain > 0.0 and self.low >= 0.0 and told
 
     def to_json(self) -> dict[str, float | int]:
         return {"gain": round(self.gain, 5), "low": round(self.low, 5), "high": round(self.high, 5), "n": self.n}
@@ -62,7 +69,9 @@ def better(
     """
     if champion.shape != challenger.shape:
         raise ValueError(f"champion and challenger answered other questions: {champion.shape}, {challenger.shape}")
-    return of_mean(challenger - champion, groups, weights, draws=draws, seed=seed, bounds=(-1.0, 1.0))
+    differences = challenger - champion
+    found = of_mean(differences, groups, weights, draws=draws, seed=seed, bounds=(-1.0, 1.0))
+    return replace(found, moved=int(np.count_nonzero(differences)))
 
 
 def of_mean(
