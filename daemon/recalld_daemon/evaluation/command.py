@@ -75,7 +75,8 @@ def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
     sys.stdout.write(_as_json(document) if arguments.json == "-" else told(document))
     if arguments.plot:
         drawn = plots.draw(document, arguments.plot, arguments.format)
-        print(*(drawn or ["nothing to draw yet"]), sep="\n", file=sys.stderr)
+        lines = [str(file) for file in drawn] or ["nothing to draw yet"]
+        print(*lines, sep="\n", file=sys.stderr)
     return 0
 
 
