@@ -1,9 +1,9 @@
 """A recall over the store, in a process of its own: where challengers are judged as the daemon would run them.
 
-The parts come from `assembly.parts_of` and the stages from `recall.stages`, so what is judged is what would run, but for
-a cross-encoder, which has no part in it. What stands on disk for the daemon is left alone: words, cards and extracts are read from the store into memory, and the
-vectors into a matrix that each challenger's keys project for themselves. Nothing is written, nowhere; a daemon may run
-beside it.
+The parts come from `assembly.parts_of` and the stages from `recall.stages`, so what is judged is what would run, but
+for a cross-encoder, which has no part in it. What stands on disk for the daemon is left alone: words, cards and
+extracts are read from the store into memory, and the vectors into a matrix that each challenger's keys project for
+themselves. Nothing is written, nowhere; a daemon may run beside it.
 """
 
 from __future__ import annotations
