@@ -177,7 +177,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", type=Path, metavar="DIR", help="keeps prepared models (below --work)")
     parser.add_argument("--encoder", default="default", help="as in the configuration (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there; -: to standard output")
-    parser.add_argument("--settings", choices=list(SETTINGS), default="usual", help="of the fits; usual: what nights use (%(default)s)")
+    parser.add_argument("--settings", choices=list(SETTINGS), default="usual", help="of fits (%(default)s, as nights)")
     parser.add_argument("--cascade", action="store_true", help="the same by the whole recall, with the ranker's refit")
     parser.add_argument("--tries", action="store_true", help="first the settings that were tried, on questions apart")
     parser.add_argument("--quick", action="store_true", help="one fold of ten, two conversations, fewer nights")
