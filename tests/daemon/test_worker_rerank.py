@@ -63,25 +63,29 @@ def test_what_time_does_not_reach_is_nan() -> None:
 
 
 def test_an_encoding_overtakes_a_rerank(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "fifo")
+    first, last = tmp_path / "first", tmp_path / "last"
+    for fifo in (first, last):
+        os.mkfifo(fifo)
 
     async def conversation(worker: LiveWorker) -> None:
         order: list[str] = []
 
         async def rerank() -> None:
-            await worker.rerank("q", [f"wait:{tmp_path / 'fifo'}", "a", "b", "c"], EVER)
+            await worker.rerank("q", [f"wait:{first}", "a", "b", f"wait:{last}"], EVER)
             order.append("reranked")
 
         async def encode() -> None:
             await worker.encode_query("x")
             order.append("encoded")
+            await trio.to_thread.run_sync(last.write_bytes, b"")  # without which no rerank can end
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(rerank)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(encode)  # while the worker is in the first of four batches
-            await trio.testing.wait_all_tasks_blocked()
-            await trio.to_thread.run_sync((tmp_path / "fifo").write_bytes, b"")
+        with trio.fail_after(60):  # where nothing overtakes, both wait for ever
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(rerank)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(encode)  # while the worker is in the first of four batches
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.to_thread.run_sync(first.write_bytes, b"")
         assert order == ["encoded", "reranked"]
 
     check(conversation)
