@@ -2,8 +2,8 @@
 
 Nothing here is on the way from a message to its recall: events are put on a queue, and looked at in a thread of their
 own once no recall is under way. A verdict is noted in the journal behind the impression it is of, under the key
-"<impression>/<verdict>": once, however often it is told. Invariant: `unknown` is written down, and nobody learns of
-it, nor of what was withheld.
+"<impression>/<verdict>": once, however often it is told. Invariant: `unknown` is written down, but it is no event and
+nobody learns of it, nor of what was withheld.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class Watching:
         for session, verdict in told:
             key = f"{verdict.impression}/{verdict.verdict}"
             self._journal.note(partial(_keep, verdict, at, key))
-            self._feed.emit("feedback", session, impression=verdict.impression, verdict=verdict.verdict)
+            if verdict.verdict != "unknown":
+                self._feed.emit("feedback", session, impression=verdict.impression, verdict=verdict.verdict)
         if told:
             await self._journal.flush()  # who learns reads the store
         for _, verdict in told:

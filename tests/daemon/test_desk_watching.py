@@ -109,6 +109,21 @@ def test_a_session_that_ends_is_unknown_and_nobody_learns_of_it(tmp_path: Path) 
     at_the_desk(tmp_path, TEXTS, body)
 
 
+def test_unknown_is_kept_and_is_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(house: DeskHouse) -> None:
+        heard: list[str] = []
+        monkeypatch.setattr(house.desk.watching._feed, "emit", lambda what, *rest, **data: heard.append(what))
+        house.hello()
+        id = await shown(house)
+        await ask(house, wire.Feedback(impression=id, verdict="good", key="k"))
+        house.say(wire.Bye(session="s"))
+        await house.settled()
+        assert [verdict for verdict, _ in verdicts(house, id)] == ["good", "unknown"]
+        assert heard.count("feedback") == 1  # what was said
+
+    at_the_desk(tmp_path, TEXTS, body)
+
+
 def test_our_own_tools_are_no_sign_of_use(tmp_path: Path) -> None:
     async def body(house: DeskHouse) -> None:
         house.hello()
