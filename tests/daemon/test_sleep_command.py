@@ -124,7 +124,8 @@ def test_a_night_ends_with_0_and_prints_its_report(home: Home, capsys: pytest.Ca
     assert run(home) == 0
     said = capsys.readouterr()
     report = json.loads(said.out)
-    assert report["result"] == "version 1 (f_Q + f_K) is live"
+    how = "no daemon was running, so it was set live here, and the next one starts with it"
+    assert report["result"] == f"version 1 (f_Q + f_K) is live: {how}"
     assert report["seconds"].keys() == set(PHASES)
     assert [f"[{n}/8 {phase}]" for n, phase in enumerate(PHASES, 1)] == [
         line for line in said.err.splitlines() if line.endswith("]") and "#" not in line

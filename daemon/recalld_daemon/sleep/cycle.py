@@ -187,6 +187,9 @@ def _verify(night: Night) -> bool:
     return True
 
 
+_BY = {"here": ": no daemon was running, so it was set live here, and the next one starts with it"}
+
+
 def _activate(night: Night) -> bool:
     """Asked once more after a kill it finds the version live, and goes on."""
     assert night.version is not None
@@ -199,7 +202,7 @@ def _activate(night: Night) -> bool:
         return True
     answer = Answer(True, "before") if live == night.version else _asked(night)
     night.report["activated"] = {"version": night.version, "by": answer.by}
-    night.report["result"] = f"version {night.version} ({night.report['chosen']}) is live"
+    night.report["result"] = f"version {night.version} ({night.report['chosen']}) is live{_BY.get(answer.by, '')}"
     return True
 
 
