@@ -28,6 +28,15 @@ def table(rows: Sequence[Sequence[object]]) -> None:
 
 
 def keep(result: dict[str, Any], file: Path | None) -> None:
+    """As JSON; a figure that is not finite is null, since JSON has no nan."""
     if file is not None:
-        file.write_text(json.dumps(result, indent=1) + "\n")
+        file.write_text(json.dumps(_finite(result), indent=1, allow_nan=False) + "\n")
         print(f"written to {file}")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
