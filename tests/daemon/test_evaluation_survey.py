@@ -276,8 +276,12 @@ def test_pictures_are_drawn_of_what_there_is(document: dict[str, Any], tmp_path:
     ]
     heads = {"png": b"\x89PNG", "svg": b"<?xml"}
     assert all(path.read_bytes().startswith(heads[format]) and path.stat().st_size > 3_000 for path in written)
+    assert plots.left_out(document | {"versions": versions}) == []
     empty = document | {"curve": [], "versions": [], "reliability": {"bins": []}}
     assert plots.draw(empty, tmp_path / "none", format) == []
+    one = empty | {"versions": versions[:2]}  # version 0 is plain search, which has not drifted
+    assert plots.draw(one, tmp_path / "none", format) == []
+    assert plots.left_out(one) == ["drift is drawn from two versions on; there is one so far"]
 
 
 def test_without_matplotlib_it_says_what_to_install(

@@ -75,7 +75,7 @@ def run_eval(arguments: argparse.Namespace, home: Home, config: Config) -> int:
     sys.stdout.write(_as_json(document) if arguments.json == "-" else told(document))
     if arguments.plot:
         drawn = plots.draw(document, arguments.plot, arguments.format)
-        lines = [str(file) for file in drawn] or ["nothing to draw yet"]
+        lines = [*(map(str, drawn) if drawn else ["nothing to draw yet"]), *plots.left_out(document)]
         print(*lines, sep="\n", file=sys.stderr)
     return 0
 

@@ -35,7 +35,7 @@ def draw(document: Mapping[str, Any], directory: Path, format: Format = "png") -
     pictures = (
         ("learning_curve", document.get("curve") or (), _curve),
         ("reliability", document["reliability"]["bins"], _reliability),
-        ("drift", [row for row in document["versions"] if row["version"]], _drift),
+        ("drift", _made(document), _drift),
     )
     written = []
     for name, rows, put in pictures:
@@ -46,6 +46,18 @@ def draw(document: Mapping[str, Any], directory: Path, format: Format = "png") -
             written.append(directory / f"{name}.{format}")
             figure.savefig(written[-1], dpi=DOTS)
     return written
+
+
+def left_out(document: Mapping[str, Any]) -> list[str]:
+    """What `draw` does not draw though there is a little of it, in words."""
+    few = len([row for row in document["versions"] if row["version"]]) == 1
+    return ["drift is drawn from two versions on; there is one so far"] if few else []
+
+
+def _made(document: Mapping[str, Any]) -> list[Any]:
+    """Versions that were learned; none where there is only one, whose course in time is no line."""
+    rows = [row for row in document["versions"] if row["version"]]
+    return rows if len(rows) > 1 else []
 
 
 def _curve(figure: Figure, rows: Sequence[Mapping[str, Any]]) -> None:
