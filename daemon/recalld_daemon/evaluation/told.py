@@ -42,7 +42,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 def _split(name: str, split: Mapping[str, Any]) -> Iterator[str]:
     learned = "/".join(str(n) for n in split["learned_from"] if n)
     source = f"{learned} to learn from, " if learned else ""
-    yield f"{name}: {source}{split['n']} judged, of {split['groups']} sessions; {SAYS[name]}"
+    yield f"{name}: {source}{split['n']} judged, in {split['groups']} groups; {SAYS[name]}"
     for title, which, gains in (("whole recall", None, "gain"), ("cosine alone", "dense", "dense_gain")):
         yield f"{title:18}{_HEAD[18:]}"
         for candidate, row in split["candidates"].items():
