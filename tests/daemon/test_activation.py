@@ -84,7 +84,7 @@ def test_each_answer_comes_wholly_from_one_space_while_a_version_goes_live(tmp_p
             for target in (version, 0, version):
                 await house.memory.activate(target)
             seen = len(found)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while len(found) < seen + 16:
                     await trio.sleep(0.01)
             going = False
@@ -128,7 +128,7 @@ def test_a_recall_that_is_under_way_ends_with_what_it_began_with(tmp_path: Path,
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(recall)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while not house.live.waiting:
                     await trio.sleep(0.01)
             await house.memory.activate(version)
@@ -183,7 +183,7 @@ def test_what_is_added_while_a_version_is_prepared_is_in_it(tmp_path: Path, monk
 
 async def gone(house: VersionHouse, name: str) -> None:
     (house.notes / name).unlink()
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while house.memory.reader.passage_ids(str(house.notes / name)):
             await trio.sleep(0.01)
 
@@ -457,7 +457,7 @@ def test_old_versions_go_with_their_indexes_and_nothing_else_does(tmp_path: Path
             await house.memory.activate(version)
         fourth = made(house, 4)
         await house.memory.activate(fourth)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while (root / f"{name}-v{first}").exists() and not _settled(house):
                 await trio.sleep(0.01)
         async with house.memory._one_at_a_time:

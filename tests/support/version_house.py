@@ -6,6 +6,7 @@ random with an output layer far from zero, so that the two spaces order passages
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -120,13 +121,13 @@ class VersionHouse:
 
     async def settled(self) -> None:
         assert self.memory.ingest is not None
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             await self.memory.ingest.settled()
 
     async def write(self, name: str, text: str) -> None:
         """A note that comes now; returns once it is embedded."""
         (self.notes / name).write_text(text)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while not self.memory.reader.passage_ids(str(self.notes / name)):
                 await trio.sleep(0.01)
         await self.settled()
@@ -146,11 +147,25 @@ def made_home(directory: Path) -> Home:
     return home
 
 
+class Patient:
+    """The writer's lock for tests that write beside the house's own threads: where those hold it, one waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        return self._lock.acquire(timeout=60)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
 @asynccontextmanager
 async def open_versions(directory: Path, keep: int = 3) -> AsyncIterator[VersionHouse]:
     """A memory that is served, with the notes below `directory` read and embedded, its index and extracts open."""
     home = made_home(directory)
     memory = Memory.open(home)
+    memory.writer._lock = Patient()  # type: ignore[assignment]
     live, bulk, published = MadeLive(), MadeBulk(), list[tuple[str, dict[str, Scalar]]]()
     feed: Any = EventFeed(Published())  # type: ignore[arg-type]
     feed.emit = lambda what, session="", **data: published.append((what, data))
@@ -161,7 +176,7 @@ async def open_versions(directory: Path, keep: int = 3) -> AsyncIterator[Version
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
-            with trio.fail_after(30):
+            with trio.fail_after(120):
                 while memory.index is None or memory.catalogue is None:
                     await trio.sleep(0.01)
                 async with memory._one_at_a_time:  # the opening's last steps
