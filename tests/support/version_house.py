@@ -6,7 +6,6 @@ random with an output layer far from zero, so that the two spaces order passages
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ import numpy as np
 import trio
 
 from ingest_fakes import InProcessBulk
-from log_house import DIMS, TOKEN_DIMS, MadeEncoder
+from log_house import DIMS, TOKEN_DIMS, MadeEncoder, Patient
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
 from recalld_daemon.memory import Memory
@@ -145,19 +144,6 @@ def made_home(directory: Path) -> Home:
     for name, text in NOTES.items():
         (notes / name).write_text(text)
     return home
-
-
-class Patient:
-    """The writer's lock for tests that write beside the house's own threads: where those hold it, one waits."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def acquire(self, blocking: bool = True) -> bool:
-        return self._lock.acquire(timeout=60)
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 @asynccontextmanager
