@@ -73,11 +73,20 @@ def test_saying_what_only_the_snippet_said_is_using_it(daemon: PrivateDaemon) ->
         assert verdict(events, injection.id) == "used"
 
 
-def test_a_session_that_ends_at_once_is_unknown(daemon: PrivateDaemon) -> None:
-    with Subscription(daemon.endpoints) as events:
+def test_a_session_that_ends_at_once_is_unknown_and_that_is_no_event(daemon: PrivateDaemon) -> None:
+    with Subscription(daemon.endpoints) as events, open_reader(daemon.home / "data" / "recalld.db") as reader:
         with Session("t", cwd="/", endpoints=daemon.endpoints) as session:
             injection = shown(session)
-        assert verdict(events, injection.id) == "unknown"
+        recall, _, _ = injection.id.rpartition("-")
+        for _ in range(5_000):  # round trips: the observer looks when no recall runs
+            if verdicts := [row.verdicts for row in reader.judged_of(recall) if row.verdicts]:
+                break
+            assert daemon.status() is not None
+        assert verdicts == [("unknown",)]
+        with Session("t", cwd="/", endpoints=daemon.endpoints) as session:
+            later = shown(session)
+            session.said(f"I remember: {later.text}")
+            assert wait_event(events.receive, "feedback").data["impression"] == later.id
 
 
 def test_a_person_trains_it(
