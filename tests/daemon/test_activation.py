@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def run(directory: Path, test: Callable[[VersionHouse], Awaitable[None]], keep: 
     trio.run(main)
 
 
-def made(house: VersionHouse, seed: int = 7, **more: Any) -> int:
-    return make_version(house.memory.writer, house.memory.reader, house.encoder, seed, **more)
+async def made(house: VersionHouse, seed: int = 7, **more: Any) -> int:
+    memory = house.memory
+    return await house.turn(partial(make_version, memory.writer, memory.reader, house.encoder, seed, **more))
 
 
 # ---------------------------------------------------------------- two spaces are never ranked together
@@ -69,7 +71,7 @@ def made(house: VersionHouse, seed: int = 7, **more: Any) -> int:
 
 def test_each_answer_comes_wholly_from_one_space_while_a_version_goes_live(tmp_path: Path) -> None:
     async def test(house: VersionHouse) -> None:
-        version, plain = made(house), await house.ask()
+        version, plain = await made(house), await house.ask()
         assert dict(house.memory.extracts.facts._vectors), "the notes state nothing: facts would not be tested"
         found: list[Found] = []
         going = True
@@ -84,7 +86,7 @@ def test_each_answer_comes_wholly_from_one_space_while_a_version_goes_live(tmp_p
             for target in (version, 0, version):
                 await house.memory.activate(target)
             seen = len(found)
-            with trio.fail_after(120):
+            with trio.fail_after(30):
                 while len(found) < seen + 16:
                     await trio.sleep(0.01)
             going = False
@@ -119,7 +121,7 @@ def test_a_recall_that_is_under_way_ends_with_what_it_began_with(tmp_path: Path,
     """Its query is encoded before, and adapted after the version went live: by the adapter of before."""
 
     async def test(house: VersionHouse) -> None:
-        version, plain = made(house, vectors=vectors), await house.ask()
+        version, plain = await made(house, vectors=vectors), await house.ask()
         house.live.held = trio.Event()
         found: list[Found] = []
 
@@ -128,7 +130,7 @@ def test_a_recall_that_is_under_way_ends_with_what_it_began_with(tmp_path: Path,
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(recall)
-            with trio.fail_after(120):
+            with trio.fail_after(30):
                 while not house.live.waiting:
                     await trio.sleep(0.01)
             await house.memory.activate(version)
@@ -142,7 +144,7 @@ def test_a_recall_that_is_under_way_ends_with_what_it_began_with(tmp_path: Path,
 
 def test_facts_are_searched_in_the_space_of_the_passages(tmp_path: Path) -> None:
     async def test(house: VersionHouse) -> None:
-        version = made(house)
+        version = await made(house)
         await house.memory.activate(version)
         reader = house.memory.reader
         facts = next(reader.walk_fact_vectors(house.encoder, version, 1))
@@ -161,7 +163,7 @@ def test_facts_are_searched_in_the_space_of_the_passages(tmp_path: Path) -> None
 
 def test_what_is_added_while_a_version_is_prepared_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(house: VersionHouse) -> None:
-        version = made(house, leave_out=2)
+        version = await made(house, leave_out=2)
 
         def opening(*arguments: Any) -> Any:
             index = open_index(*arguments)
@@ -183,7 +185,7 @@ def test_what_is_added_while_a_version_is_prepared_is_in_it(tmp_path: Path, monk
 
 async def gone(house: VersionHouse, name: str) -> None:
     (house.notes / name).unlink()
-    with trio.fail_after(120):
+    with trio.fail_after(30):
         while house.memory.reader.passage_ids(str(house.notes / name)):
             await trio.sleep(0.01)
 
@@ -211,10 +213,10 @@ def test_rolled_back_to_plain_search_every_bit_is_as_before(tmp_path: Path) -> N
     async def test(house: VersionHouse) -> None:
         await house.memory.save()
         plain, bits = await house.ask(), await house.ask(digits=17)
-        one = made(house, 7)
+        one = await made(house, 7)
         await house.memory.activate(one)
         learned = await house.ask()
-        two = made(house, 8, vectors=one)
+        two = await made(house, 8, vectors=one)
         index = house.memory.index
         await house.memory.activate(two)
         assert house.memory.index is index, "versions that share vectors share the index"
@@ -233,7 +235,7 @@ def test_after_a_restart_the_live_version_is_searched(tmp_path: Path) -> None:
     found: list[Found] = []
 
     async def first(house: VersionHouse) -> None:
-        await house.memory.activate(made(house))
+        await house.memory.activate(await made(house))
         found.append(await house.ask())
 
     async def second(house: VersionHouse) -> None:
@@ -270,16 +272,16 @@ def test_a_live_version_that_cannot_be_read_gives_way_to_the_last_good_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def first(house: VersionHouse) -> None:
-        one = made(house)
-        bad = made(house, 8, vectors=one)
+        one = await made(house)
+        bad = await made(house, 8, vectors=one)
         await house.memory.activate(bad)
-        house.memory.writer.put_artefact(house.encoder, bad, "query", "made", b"no adapter")
+        await house.turn(partial(house.memory.writer.put_artefact, house.encoder, bad, "query", "made", b"no adapter"))
 
     async def second(house: VersionHouse) -> None:
         assert house.memory.learned.version == 1
         assert house.memory.reader.live_snapshot() == (house.encoder, 1)
         assert "its query adapter can't be read: an older version stands in for it" in caplog.text
-        house.memory.writer.put_artefact(house.encoder, 1, "key", "made", b"no adapter")
+        await house.turn(partial(house.memory.writer.put_artefact, house.encoder, 1, "key", "made", b"no adapter"))
 
     async def third(house: VersionHouse) -> None:
         assert house.memory.learned.version == 0
@@ -311,13 +313,13 @@ def test_versions_that_cannot_be_searched_are_refused_with_the_reason(tmp_path: 
     async def test(house: VersionHouse) -> None:
         writer, encoder = house.memory.writer, house.encoder
         await refused(house, 5, NoSuchVersion, "no version 5: `recallctl versions` lists")
-        building = writer.begin_version(encoder, at=1.0, vectors=0, why="made")
+        building = await house.turn(partial(writer.begin_version, encoder, at=1.0, vectors=0, why="made"))
         await refused(house, building, VersionRefused, "is not finished")
-        unreadable = made(house)
-        writer.put_artefact(encoder, unreadable, "key", "made", b"no adapter")
+        unreadable = await made(house)
+        await house.turn(partial(writer.put_artefact, encoder, unreadable, "key", "made", b"no adapter"))
         await refused(house, unreadable, VersionRefused, "its key adapter can't be read")
-        keyless = writer.begin_version(encoder, at=1.0, vectors=None, why="made")
-        writer.finish_version(encoder, keyless, metrics="{}", drift=0.0)
+        keyless = await house.turn(partial(writer.begin_version, encoder, at=1.0, vectors=None, why="made"))
+        await house.turn(partial(writer.finish_version, encoder, keyless, metrics="{}", drift=0.0))
         await refused(house, keyless, VersionRefused, f"has no key, but searches the vectors of version {keyless}")
 
     run(tmp_path, test)
@@ -327,14 +329,15 @@ def test_an_index_that_finds_other_passages_than_an_exact_search_is_refused(tmp_
     async def test(house: VersionHouse) -> None:
         text = "\n\n".join(f"## {n}\n\nThe matter number {n} of {n * 7} is about {n % 5} things." for n in range(60))
         await house.write("many.md", text)
-        version = made(house)
+        version = await made(house)
         directory = house.memory.home.index / f"encoder-{house.encoder}-v{version}"
         index = open_index(directory, house.memory.reader, house.encoder, version)
         index.save()
         index.close()
         other = far_adapter(99)
         for hashes, frozen in house.memory.reader.walk_vectors(house.encoder, 0):
-            house.memory.writer.put_projected(house.encoder, version, hashes, other.apply(frozen).astype(np.float16))
+            moved = other.apply(frozen).astype(np.float16)
+            await house.turn(partial(house.memory.writer.put_projected, house.encoder, version, hashes, moved))
         await refused(house, version, VersionRefused, "of the nearest 10 passages its index finds 0")
 
     run(tmp_path, test)
@@ -349,7 +352,7 @@ def test_an_index_that_holds_less_than_the_store_is_refused(tmp_path: Path, monk
 
         with monkeypatch.context() as patch:
             patch.setattr(activation_module, "open_index", opening)
-            await refused(house, made(house), VersionRefused, "its index holds .* passages where the store has")
+            await refused(house, await made(house), VersionRefused, "its index holds .* passages where the store has")
 
     run(tmp_path, test)
 
@@ -362,7 +365,7 @@ def test_a_store_that_cannot_be_written_leaves_the_old_version_live(
         def busy(*_: object) -> None:
             raise StoreBusy("another process writes")
 
-        version = made(house, vectors=vectors)
+        version = await made(house, vectors=vectors)
         with monkeypatch.context() as patch:
             patch.setattr("recalld_daemon.store.writer.Writer.set_live", busy)
             await refused(house, version, StoreBusy, "another process")
@@ -373,7 +376,7 @@ def test_a_store_that_cannot_be_written_leaves_the_old_version_live(
 
 def test_an_activation_that_is_cancelled_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(house: VersionHouse) -> None:
-        version, plain = made(house), await house.ask()
+        version, plain = await made(house), await house.ask()
         with trio.CancelScope() as scope, monkeypatch.context() as patch:
 
             def opening(*arguments: Any) -> Any:
@@ -406,7 +409,7 @@ def with_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("versions")
 
     async def test(house: VersionHouse) -> None:
-        assert made(house, leave_out=2) == 1
+        assert await made(house, leave_out=2) == 1
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gc.freeze", lambda: None)
@@ -430,7 +433,7 @@ def test_killed_in_the_middle_of_an_activation_the_old_version_is_live(with_vers
 
 def test_killed_after_the_commit_the_new_version_is_live(tmp_path: Path) -> None:
     async def first(house: VersionHouse) -> None:
-        made(house)
+        await made(house)
 
     async def second(house: VersionHouse) -> None:
         assert house.memory.learned.version == 1
@@ -449,15 +452,15 @@ def test_old_versions_go_with_their_indexes_and_nothing_else_does(tmp_path: Path
         root, name = house.memory.home.index, f"encoder-{house.encoder}"
         for other in ("notes", f"{name}-v2x", "encoder-x"):
             (root / other).mkdir()
-        first = made(house, 1)
+        first = await made(house, 1)
         await house.memory.activate(first)
-        sharing = made(house, 2, vectors=first)
-        third = made(house, 3)
+        sharing = await made(house, 2, vectors=first)
+        third = await made(house, 3)
         for version in (sharing, third):
             await house.memory.activate(version)
-        fourth = made(house, 4)
+        fourth = await made(house, 4)
         await house.memory.activate(fourth)
-        with trio.fail_after(120):
+        with trio.fail_after(30):
             while (root / f"{name}-v{first}").exists() and not _settled(house):
                 await trio.sleep(0.01)
         async with house.memory._one_at_a_time:

@@ -414,7 +414,7 @@ def test_live_recalls_go_first(tmp_path: Path, notes: Path) -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert house.bulk.encoded == []
             gate.set()
-            with trio.fail_after(60):
+            with trio.fail_after(10):
                 await house.ingest.settled()
             assert house.consistent()
 

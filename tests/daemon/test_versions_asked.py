@@ -43,8 +43,9 @@ def test_versions_are_listed_with_the_live_one_marked(tmp_path: Path) -> None:
     async def test(house: VersionHouse) -> None:
         memory = house.memory
         make = partial(make_version, memory.writer, memory.reader, house.encoder)
-        own, building = make(1), memory.writer.begin_version(house.encoder, at=1.0, vectors=0, why="not yet")
-        sharing = make(2, vectors=own)
+        begin = partial(memory.writer.begin_version, house.encoder, at=1.0, vectors=0, why="not yet")
+        own, building = await house.turn(partial(make, 1)), await house.turn(begin)
+        sharing = await house.turn(partial(make, 2, vectors=own))
         assert await asked(memory, wire.Activate(version=sharing)) == wire.Activated(
             version=sharing, ms=pytest.approx(0, abs=1e6)
         )
@@ -64,8 +65,9 @@ def test_versions_are_listed_with_the_live_one_marked(tmp_path: Path) -> None:
 
 def test_refusals_have_a_code_and_a_reason(tmp_path: Path) -> None:
     async def test(house: VersionHouse) -> None:
-        version = make_version(house.memory.writer, house.memory.reader, house.encoder, 1)
-        house.memory.writer.put_artefact(house.encoder, version, "key", "made", b"no adapter")
+        writer = house.memory.writer
+        version = await house.turn(partial(make_version, writer, house.memory.reader, house.encoder, 1))
+        await house.turn(partial(writer.put_artefact, house.encoder, version, "key", "made", b"no adapter"))
         missing = await asked(house.memory, wire.Activate(version=9))
         assert (missing.code, missing.of) == ("not_found", "activate")
         unreadable = await asked(house.memory, wire.Activate(version=version))

@@ -107,7 +107,7 @@ class Reports(list[tuple[str, dict[str, str | int | float | bool | None]]]):
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Look again at each report; fails after ten seconds."""
-        with trio.fail_after(60):
+        with trio.fail_after(10):
             while not true():
                 await self._more.wait()
 
@@ -166,7 +166,7 @@ async def open_house(
             nursery = await stack.enter_async_context(trio.open_nursery())
             await nursery.start(ingest.run)
             if settle:
-                with trio.fail_after(60):
+                with trio.fail_after(10):
                     await ingest.settled()
             yield House(ingest, reader, writer, bulk, index, reports, catalogue)
             nursery.cancel_scope.cancel()

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import trio
 
-from log_house import DIMS, LogHouse, Patient
+from log_house import DIMS, LogHouse
 from recalld_daemon.adapters.pairs import Pair
 from recalld_daemon.adapters.state import notes_of
 from recalld_daemon.events import EventFeed
@@ -157,7 +157,6 @@ def with_learner(
 
     async def main(log: LogHouse) -> None:
         heard = Heard()
-        log.writer._lock = Patient()  # type: ignore[assignment]
         journal = Journal(log.writer, trio.CapacityLimiter(1))
         own = steps or ScriptedSteps()
 

@@ -7,7 +7,6 @@ the same on the same vector and knows queries from passages; with real encoders 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -70,19 +69,6 @@ class Unindexed:
 
     def remove(self, ids: object) -> None:
         pass
-
-
-class Patient:
-    """The writer's lock for tests that write beside the house's own threads: where those hold it, one waits."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-
-    def acquire(self, blocking: bool = True) -> bool:
-        return self._lock.acquire(timeout=60)
-
-    def release(self) -> None:
-        self._lock.release()
 
 
 class LogHouse:

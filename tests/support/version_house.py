@@ -6,18 +6,18 @@ random with an output layer far from zero, so that the two spaces order passages
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import trio
 
 from ingest_fakes import InProcessBulk
-from log_house import DIMS, TOKEN_DIMS, MadeEncoder, Patient
+from log_house import DIMS, TOKEN_DIMS, MadeEncoder
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed, Scalar
 from recalld_daemon.memory import Memory
@@ -27,6 +27,7 @@ from recalld_daemon.recall.types import Answer, Candidate, Query, QueryEncoding,
 from recalld_daemon.store import Reader, Writer
 from recalld_daemon.worker_wire import Loaded, PassagesEncoded
 
+T = TypeVar("T")
 LOADED = Loaded(id=0, fingerprint="made 1", model="made", runtime="made", dims=DIMS, token_dims=TOKEN_DIMS)
 NOTES = {
     "harbour.md": "# Harbour\n\nOttoline moved the ferry tickets to the Dolomites cabin last week.\n\n"
@@ -107,6 +108,10 @@ class VersionHouse:
         assert encoder is not None
         return encoder
 
+    async def turn(self, work: Callable[[], T]) -> T:
+        """Write in the writer's turn, as all of the house does."""
+        return await self.memory._turn(work)
+
     async def ask(self, query: Query = ASKED, digits: int = 5) -> Found:
         """The last answer of a recall, as what it found.
 
@@ -120,13 +125,13 @@ class VersionHouse:
 
     async def settled(self) -> None:
         assert self.memory.ingest is not None
-        with trio.fail_after(120):
+        with trio.fail_after(30):
             await self.memory.ingest.settled()
 
     async def write(self, name: str, text: str) -> None:
         """A note that comes now; returns once it is embedded."""
         (self.notes / name).write_text(text)
-        with trio.fail_after(120):
+        with trio.fail_after(30):
             while not self.memory.reader.passage_ids(str(self.notes / name)):
                 await trio.sleep(0.01)
         await self.settled()
@@ -151,7 +156,6 @@ async def open_versions(directory: Path, keep: int = 3) -> AsyncIterator[Version
     """A memory that is served, with the notes below `directory` read and embedded, its index and extracts open."""
     home = made_home(directory)
     memory = Memory.open(home)
-    memory.writer._lock = Patient()  # type: ignore[assignment]
     live, bulk, published = MadeLive(), MadeBulk(), list[tuple[str, dict[str, Scalar]]]()
     feed: Any = EventFeed(Published())  # type: ignore[arg-type]
     feed.emit = lambda what, session="", **data: published.append((what, data))
@@ -162,7 +166,7 @@ async def open_versions(directory: Path, keep: int = 3) -> AsyncIterator[Version
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)
-            with trio.fail_after(120):
+            with trio.fail_after(30):
                 while memory.index is None or memory.catalogue is None:
                     await trio.sleep(0.01)
                 async with memory._one_at_a_time:  # the opening's last steps

@@ -85,7 +85,7 @@ class Embedding:
             woken = self._woken
             space = self._keeping.space
             try:
-                batch = await self._choose()
+                batch = [] if space is None else await self._choose()  # what is chosen is under way until it is kept
             except StoreError as error:
                 log.error("the backlog can't be read: %s", error)
                 await trio.sleep(FAULT_SECONDS)
