@@ -17,7 +17,6 @@ from recalld_daemon.recall.types import (
     CardReader,
     Cards,
     Float32,
-    Int64,
     Query,
     QueryEncoding,
     Scorer,
@@ -85,7 +84,3 @@ def _spread(values: Sequence[float], places: NDArray[np.intp], size: int) -> Flo
     column = np.full(size, np.nan, np.float32)
     column[places] = values
     return column
-
-
-def ids_of(candidates: Sequence[Candidate]) -> Int64:
-    return np.fromiter((c.passage for c in candidates), np.int64, len(candidates))
