@@ -27,6 +27,11 @@ class Config:
 
     watch: tuple[str, ...] = ()
     transcripts: bool = True
+    claude_code: bool = True
+    codex: bool = True
+    copilot: bool = True
+    gemini: bool = True
+    opencode: bool = True
     project_scope: bool = False
     undated: str = "changed"
     encoder: str = "default"
@@ -54,6 +59,8 @@ class Config:
     observed_boundaries: int = 4
     least_queries: int = 200
     keep_versions: int = 3
+    hook_wait_seconds: float = 0.03
+    http_hooks: bool = True
     heartbeat_seconds: float = 5.0
     session_idle_seconds: float = 14_400.0
     max_sessions: int = 256
@@ -101,8 +108,18 @@ KEYS: tuple[Key, ...] = (
     Key("sources", "watch", "watch", list, "paths",
         "Directories of Markdown and text files to index and follow. `~` is expanded; a missing one is waited for.",
         _text_list),
-    Key("sources", "claude_code", "transcripts", bool, "",
+    Key("sources", "transcripts", "transcripts", bool, "",
+        "Index the sessions that agents keep on this machine; false: of no host, whatever stands below."),
+    Key("sources", "claude_code", "claude_code", bool, "",
         "Index Claude Code's transcripts ($CLAUDE_CONFIG_DIR/projects, by default ~/.claude/projects)."),
+    Key("sources", "codex", "codex", bool, "",
+        "Index Codex's sessions ($CODEX_HOME/sessions and archived_sessions, by default in ~/.codex)."),
+    Key("sources", "copilot", "copilot", bool, "",
+        "Index Copilot CLI's sessions (~/.copilot/session-state)."),
+    Key("sources", "gemini", "gemini", bool, "",
+        "Index Gemini CLI's sessions (~/.gemini/tmp)."),
+    Key("sources", "opencode", "opencode", bool, "",
+        "Index OpenCode's sessions (opencode.db in $XDG_DATA_HOME/opencode, by default ~/.local/share/opencode)."),
     Key("sources", "project_scope", "project_scope", bool, "",
         "true: a watched directory inside a git work tree is seen by that project's sessions only; false: by all."),
     Key("sources", "undated", "undated", str, "",
@@ -166,6 +183,11 @@ KEYS: tuple[Key, ...] = (
         "With fewer distinct queries that have an answer, the nightly cycle trains nothing.", between(20, 100_000)),
     Key("learning", "keep_versions", "keep_versions", int, "versions",
         "How many versions of what was learned are kept, to go back to.", between(1, 100)),
+    Key("hooks", "hook_wait_seconds", "hook_wait_seconds", float, "seconds",
+        "How long a host's hook may wait for the recall of its own turn or tool call; what is later slips.",
+        between(0, 0.1)),
+    Key("hooks", "http", "http_hooks", bool, "",
+        "Serve HTTP hooks on 127.0.0.1, with a token, once `recallctl install` has set one up."),
     Key("daemon", "heartbeat_seconds", "heartbeat_seconds", float, "seconds",
         "How often a quiet client is asked for a sign of life.", between(0.1, 600)),
     Key("daemon", "session_idle_seconds", "session_idle_seconds", float, "seconds",

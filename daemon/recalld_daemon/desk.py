@@ -38,8 +38,8 @@ MAX_TRACES = 64  # per session, of recalls that may still be delivered or droppe
 
 log = logging.getLogger(__name__)
 Question = (
-    wire.Remember | wire.Search | wire.Pack | wire.StatusAsk | wire.SessionsAsk | wire.WhyAsk | wire.Feedback
-    | wire.TrainAsk | wire.VersionsAsk | wire.Activate
+    wire.Remember | wire.Forget | wire.Follow | wire.Search | wire.Pack | wire.StatusAsk | wire.SessionsAsk
+    | wire.WhyAsk | wire.Feedback | wire.TrainAsk | wire.VersionsAsk | wire.Activate
 )  # fmt: skip
 Reply = Callable[[wire.FromDaemon], None]
 
@@ -99,8 +99,9 @@ class Desk:
             case wire.Hello():
                 self._hello(message, identity, reply, now)
             case (
-                wire.Remember() | wire.Search() | wire.Pack() | wire.StatusAsk() | wire.SessionsAsk() | wire.WhyAsk()
-                | wire.Feedback() | wire.TrainAsk() | wire.VersionsAsk() | wire.Activate()
+                wire.Remember() | wire.Forget() | wire.Follow() | wire.Search() | wire.Pack() | wire.StatusAsk()
+                | wire.SessionsAsk() | wire.WhyAsk() | wire.Feedback() | wire.TrainAsk() | wire.VersionsAsk()
+                | wire.Activate()
             ):  # fmt: skip
                 self._seen(message.session, identity)
                 self._ask(message, reply)

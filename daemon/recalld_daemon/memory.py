@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -151,7 +150,7 @@ class Memory:
     async def serve(
         self,
         config: Config,
-        transcripts: Path,
+        roots: Sequence[Root],
         live: LiveWorker,
         bulk: BulkWorker,
         gate: Gate,
@@ -165,7 +164,7 @@ class Memory:
         )  # fmt: skip
         self.cross_seconds = 0.0 if config.cross_encoder == "none" else config.cross_encoder_ms / 1000.0
         self.ingest = Ingest(
-            roots_of(config, transcripts), writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
+            roots, writer=self.writer, reader=self.reader, bulk=bulk, turns=self.turns,
             report=self._watching(feed), gate=self.write_ahead.after(gate),
             undated=0.0 if config.undated == "always" else None,
         )  # fmt: skip
@@ -391,9 +390,3 @@ class Memory:
 def _as_embedded(passage: Passage) -> str:
     """What the cross-encoder reads of a passage."""
     return embedded_text(passage.heading, passage.speaker, passage.text, passage.written_at)
-
-
-def roots_of(config: Config, transcripts: Path) -> list[Root]:
-    """What is indexed: the watched directories, and the transcripts unless they are left out."""
-    roots = [Root(Path(path), project_scope=config.project_scope) for path in config.watch]
-    return [*roots, Root(transcripts, transcripts=True)] if config.transcripts else roots

@@ -36,12 +36,13 @@ from recalld_daemon.lock import AlreadyRunning, held_lock
 from recalld_daemon.memory import Memory
 from recalld_daemon.memory_topic import line_of, topic_of
 from recalld_daemon.notify import Notifier
-from recalld_daemon.paths import Home, transcripts_dir
+from recalld_daemon.paths import Home
 from recalld_daemon.questions import Answers, Reply, Topics
 from recalld_daemon.race_events import RaceLimits
 from recalld_daemon.recalls import Recalls, Settings
 from recalld_daemon.records import keep_session
 from recalld_daemon.sockets import Sockets, TcpBinding, open_sockets
+from recalld_daemon.sources import roots_of
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, WorkerState
 from recalld_protocol.endpoints import endpoints, prepare_runtime_dir, runtime_dir
@@ -116,7 +117,7 @@ class Service:
         self._config, self._home = config, home
         self._endpoints = endpoints(environ)
         self._notifier = Notifier(environ)
-        self._transcripts = transcripts_dir(environ)
+        self._roots = roots_of(config, environ)
         self._epoch = secrets.token_hex(4)
         self._began = time.time()
         self._told: set[tuple[str, str, str, int]] = set()  # the last change of each worker
@@ -191,7 +192,7 @@ class Service:
         nursery.start_soon(self._watchdog)
         nursery.start_soon(parts.desk.tick, TICK_SECONDS)
         memory = partial(
-            parts.memory.serve, self._config, self._transcripts, parts.live, parts.bulk, parts.recalls.until_idle,
+            parts.memory.serve, self._config, self._roots, parts.live, parts.bulk, parts.recalls.until_idle,
             parts.feed, parts.book.rescoped,
         )  # fmt: skip
         nursery.start_soon(memory)

@@ -21,6 +21,7 @@ KEY_CHARS = 40  # of a CURVE key in Z85
 RUN_USER = Path("/run/user")  # where systemd-logind puts XDG_RUNTIME_DIR
 REQUEST_SOCKET = "req.sock"  # ROUTER: sessions and questions
 EVENTS_SOCKET = "pub.sock"  # XPUB: inspection
+HOOK_SOCKET = "hook.sock"  # raw stream: hosts' hooks, which are processes too short-lived for ZeroMQ
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,15 @@ class CurveKeys:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """ZeroMQ addresses: "ipc://" and an absolute path, or "tcp://host:port" with keys. `events` is "" over TCP."""
+    """ZeroMQ addresses: "ipc://" and an absolute path, or "tcp://host:port" with keys. `events` is "" over TCP.
+
+    `hooks` is the path of a Unix stream socket; "" over TCP.
+    """
 
     request: str
     events: str
     keys: CurveKeys | None = None
+    hooks: str = ""
 
 
 def endpoints(env: Mapping[str, str]) -> Endpoints:
@@ -70,7 +75,11 @@ def read_keys(path: Path) -> CurveKeys:
 
 def endpoints_in(directory: Path) -> Endpoints:
     """The addresses under `directory`. Raises EndpointError, EndpointTooLong."""
-    return Endpoints(request=_ipc(directory / REQUEST_SOCKET), events=_ipc(directory / EVENTS_SOCKET))
+    return Endpoints(
+        request=_ipc(directory / REQUEST_SOCKET),
+        events=_ipc(directory / EVENTS_SOCKET),
+        hooks=_ipc(directory / HOOK_SOCKET).removeprefix("ipc://"),
+    )
 
 
 def socket_path(endpoint: str) -> Path:
@@ -158,6 +167,16 @@ def _is_ours(directory: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """Where the client's own files lie (the hooks' log, the HTTP hook's port and token); it need not exist.
+
+    `$RECALLD_RUNTIME_DIR` where it is set, since that daemon stands apart from the user's; else
+    `$XDG_STATE_HOME/recalld`, by default `~/.local/state/recalld`. Raises EndpointError.
+    """
+    chosen = _absolute(env, "RECALLD_RUNTIME_DIR")
+    return chosen or _state_home(env) / "recalld"
 
 
 def _state_home(env: Mapping[str, str]) -> Path:

@@ -153,6 +153,27 @@ class Remember(Message, frozen=True, kw_only=True, tag="remember"):
     key: ShortText = ""
 
 
+class Forget(Message, frozen=True, kw_only=True, tag="forget"):
+    """Forget this, for good: a memory ("memory:17"), or all that was read from a path that was imported.
+
+    Answered by `forgotten` once its texts, vectors, index rows and log are gone from disk. A file that is watched
+    stays its owner's: `problem` says so. Forgetting what is not known is `not_found`.
+    """
+
+    path: PathText
+
+
+class Follow(Message, frozen=True, kw_only=True, tag="follow"):
+    """Read this file or directory, now and whenever it changes, also after a restart, until `forget`.
+
+    Answered by `following` as soon as it is noted; reading goes on after that. `source_kind`: how to read a file
+    ("": tell by looking at it).
+    """
+
+    path: PathText  # absolute
+    source_kind: ShortText = ""
+
+
 class Search(Message, frozen=True, kw_only=True, tag="search"):
     """Plain search, ungated. Answered by `hits`."""
 
@@ -295,6 +316,16 @@ class Remembered(Message, frozen=True, kw_only=True, tag="remembered"):
     memory: ShortText  # its path, e.g. "memory:17"
 
 
+class Forgotten(Message, frozen=True, kw_only=True, tag="forgotten"):
+    path: PathText
+    passages: Count  # that are gone
+
+
+class Following(Message, frozen=True, kw_only=True, tag="following"):
+    path: PathText
+    known: bool = False  # it was followed already
+
+
 class Hit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: PathText
     start: Count
@@ -423,10 +454,12 @@ class Event(Message, frozen=True, kw_only=True, tag="event"):
 
 FromAgent = (
     Hello | Turn | Said | ToolStarted | ToolEnded | Boundary | Outbox | Feedback | Compacted | Bye
-    | Ping | Remember | Search | Pack | StatusAsk | SessionsAsk | WhyAsk | VersionsAsk | Activate | TrainAsk
+    | Ping | Remember | Forget | Follow | Search | Pack | StatusAsk | SessionsAsk | WhyAsk
+    | VersionsAsk | Activate | TrainAsk
 )  # fmt: skip
 FromDaemon = (
     Welcome | Problem | Inject | Settled | Injections | Acked
-    | Pong | Remembered | Hits | Packed | Status | Sessions | Why | Versions | Activated | Training
+    | Pong | Remembered | Forgotten | Following | Hits | Packed | Status | Sessions | Why
+    | Versions | Activated | Training
 )  # fmt: skip
 AnyMessage = FromAgent | FromDaemon | Event

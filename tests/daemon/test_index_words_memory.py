@@ -19,6 +19,7 @@ from recalld_daemon.memory_topic import topic_of
 from recalld_daemon.paths import home_under
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.types import Answer, EncoderUnavailable, Focus, View
+from recalld_daemon.sources import roots_of
 
 
 class NoPublisher:
@@ -51,7 +52,9 @@ def serving(tmp_path: Path, body: Callable[[Memory], Awaitable[None]]) -> None:
         gate = trio.lowlevel.checkpoint
         async with trio.open_nursery() as nursery:
             config = Config(transcripts=False)
-            nursery.start_soon(partial(memory.serve, config, tmp_path, WORKER, WORKER, gate, feed, lambda: None))
+            nursery.start_soon(
+                partial(memory.serve, config, roots_of(config, {}), WORKER, WORKER, gate, feed, lambda: None)
+            )
             with trio.fail_after(30):
                 while memory.catalogue is None:
                     await trio.testing.wait_all_tasks_blocked(0.01)

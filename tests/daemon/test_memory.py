@@ -24,6 +24,7 @@ from recalld_daemon.index import open_index
 from recalld_daemon.memory import Memory
 from recalld_daemon.paths import home_under
 from recalld_daemon.recall.types import EncoderUnavailable
+from recalld_daemon.sources import roots_of
 from recalld_daemon.store.writer import open_writer
 from recalld_daemon.worker_wire import Loaded
 
@@ -94,7 +95,9 @@ def test_the_index_is_opened_once_the_disk_has_room(tmp_path: Path, monkeypatch:
         gate = trio.lowlevel.checkpoint
         async with trio.open_nursery() as nursery:
             config = Config(transcripts=False)
-            nursery.start_soon(partial(memory.serve, config, tmp_path, worker, worker, gate, feed, lambda: None))
+            nursery.start_soon(
+                partial(memory.serve, config, roots_of(config, {}), worker, worker, gate, feed, lambda: None)
+            )
             with trio.fail_after(30):
                 await until_open(memory)
             nursery.cancel_scope.cancel()

@@ -68,13 +68,13 @@ def test_addresses():
 
 def directory_of(bytes_in_all: int, under: Path) -> Path:
     """A directory whose request socket's path has exactly that many bytes."""
-    return under / ("é" + "d" * (bytes_in_all - len(os.fsencode(under)) - len("/é/req.sock") - 1))
+    return under / ("é" + "d" * (bytes_in_all - len(os.fsencode(under)) - len("/é/hook.sock") - 1))
 
 
 def test_the_longest_path_is_one_the_os_takes(tmp_path):
     directory = directory_of(SOCKET_PATH_LIMIT, tmp_path)
     directory.mkdir()
-    path = socket_path(endpoints_in(directory).request)
+    path = endpoints_in(directory).hooks  # the longest name of the three
     with socket.socket(socket.AF_UNIX) as at_the_limit, socket.socket(socket.AF_UNIX) as past_it:
         at_the_limit.bind(str(path))
         with pytest.raises(OSError, match="too long"):

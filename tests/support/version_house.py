@@ -24,6 +24,7 @@ from recalld_daemon.memory import Memory
 from recalld_daemon.paths import Home, home_under
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.types import Answer, Candidate, Query, QueryEncoding, View
+from recalld_daemon.sources import roots_of
 from recalld_daemon.store import Reader, Writer
 from recalld_daemon.worker_wire import Loaded, PassagesEncoded
 
@@ -162,7 +163,7 @@ async def open_versions(directory: Path, keep: int = 3) -> AsyncIterator[Version
     house = VersionHouse(memory, live, directory / "notes", published)
     config = Config(transcripts=False, watch=(str(house.notes),), keep_versions=keep)
     fakes: Any = (live, bulk)
-    serve = partial(memory.serve, config, directory, *fakes, trio.lowlevel.checkpoint, feed, lambda: None)
+    serve = partial(memory.serve, config, roots_of(config, {}), *fakes, trio.lowlevel.checkpoint, feed, lambda: None)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve)

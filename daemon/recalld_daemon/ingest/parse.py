@@ -7,22 +7,24 @@ inside a file are reported with their line and never stop the rest; OSError says
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
+from msgspec.structs import replace
+
 from recalld_daemon.extract.passages import extracted
+from recalld_daemon.ingest import kinds
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
-from recalld_daemon.ingest.transcript import Progress, parse_transcript
+from recalld_daemon.ingest.transcript import Progress
 from recalld_daemon.worker_wire import FileProblem, Parsed, ParsedPassage
 
 BATCH_PASSAGES = 256
 BATCH_CHARS = 1_000_000
 MOST_PROBLEMS = 50  # told one by one; the rest of a file's are counted
 
-KINDS = {
+DOCUMENTS = {
     ".md": "markdown",
     ".markdown": "markdown",
     ".mdx": "markdown",
@@ -32,19 +34,20 @@ KINDS = {
     ".org": "text",
     ".adoc": "text",
 }  # logs (.log) are for machines: endless, and nobody wrote them down to remember
-_TURN = re.compile(rb'"parentUuid"\s*:')
-_SUMMARY = re.compile(rb'"type"\s*:\s*"summary"[^\n]{0,4096}"leafUuid"\s*:')
 
 
 def kind_of(path: str) -> str | None:
-    """How a file is to be parsed, by its name, for .jsonl by its head; None: not at all. Raises OSError."""
+    """How a file is to be parsed: by its name, and where several kinds share a suffix by its head; None: not at all.
+
+    Raises OSError.
+    """
     suffix = PurePath(path).suffix.lower()
-    if suffix != ".jsonl":
-        return KINDS.get(suffix)
-    with open(path, "rb") as file:
-        head = file.read(HEAD_BYTES).lstrip()
-    is_transcript = head.startswith(b"{") and (_TURN.search(head) or _SUMMARY.search(head))
-    return "claude-code" if is_transcript else None
+    if suffix in kinds.SUFFIXES:
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES).lstrip()
+        if told := kinds.told_by_head(suffix, head):
+            return told
+    return DOCUMENTS.get(suffix)
 
 
 def goes_on(path: str, cursor: int) -> bool:
@@ -59,11 +62,11 @@ def goes_on(path: str, cursor: int) -> bool:
 def parse_file(path: str, source_kind: str, cursor: int) -> Iterator[Parsed]:
     """Batches of a file's passages in order, the last with done=True, all with id=0 for the caller to replace.
 
-    `source_kind`: markdown, text or claude-code (ValueError else). `cursor`: for claude-code, the byte to go on
-    from. Raises OSError.
+    `source_kind`: markdown, text or a name of `kinds.KINDS` (ValueError else). `cursor`: for a kind that grows, the
+    byte to go on from. Raises OSError.
     """
-    if source_kind == "claude-code":
-        return _parse_transcript(path, cursor)
+    if kind := kinds.KINDS.get(source_kind):
+        return _parse_records(path, kind, cursor if kind.grows else 0)
     if source_kind in ("markdown", "text"):
         return _parse_document(path, markdown=source_kind == "markdown")
     raise ValueError(f"no parser for a source of kind {source_kind!r}")
@@ -84,24 +87,15 @@ def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
         yield batch.last(cursor=status.st_size)
 
 
-def _parse_transcript(path: str, cursor: int) -> Iterator[Parsed]:
+def _parse_records(path: str, kind: kinds.Kind, cursor: int) -> Iterator[Parsed]:
     progress = Progress(cursor)
     with open(path, "rb") as file:
         batch = _Batches([])
-        for full in batch.fill(extracted(parse_transcript(file, progress), path)):
-            yield Parsed(
-                id=0, passages=full.passages, problems=full.problems, project=progress.project, append_only=True
-            )
-        last = batch.last(cursor=progress.cursor)
-        yield Parsed(
-            id=0,
-            passages=last.passages,
-            problems=last.problems,
-            done=True,
-            cursor=progress.cursor,
-            project=progress.project,
-            append_only=True,
-        )
+        for full in batch.fill(extracted(kind.parse(file, progress), path)):
+            yield replace(full, project=progress.project, append_only=kind.grows)
+        size = os.fstat(file.fileno()).st_size
+        last = batch.last(cursor=progress.cursor if kind.grows else size)
+        yield replace(last, project=progress.project, append_only=kind.grows)
 
 
 class _Batches:

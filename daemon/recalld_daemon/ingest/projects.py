@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from recalld_daemon.ingest.kinds import names_project
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.scopes import in_work_tree, project_of
@@ -27,7 +28,7 @@ _CWD = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)*")')
 def scope_key(root: Root, path: str, kind: str, project: str) -> str:
     """The key of the scope, "" for the global one. `project`: the directory that the source itself names, if any."""
     directory = os.path.dirname(path)
-    if kind == "claude-code":
+    if names_project(kind):
         return project_of(project) or directory
     if root.transcripts:
         return project_of(project_beside(root.path, path)) or directory
@@ -43,7 +44,7 @@ def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], 
     work_tree = cache(in_work_tree)
 
     def belongs(source: Source, path: str) -> bool:
-        if root.transcripts or source.kind == "claude-code":
+        if root.transcripts or names_project(source.kind):
             return True
         key = work_tree(os.path.dirname(path)) if root.project_scope else ""
         return source.scope == (scopes.get(key) if key else GLOBAL_SCOPE)

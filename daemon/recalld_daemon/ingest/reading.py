@@ -15,6 +15,7 @@ import trio
 
 from recalld_daemon.ingest.compare import INODE_BITS, POISON, is_current
 from recalld_daemon.ingest.keeping import Keeping, Pass
+from recalld_daemon.ingest.kinds import grows, names_project
 from recalld_daemon.ingest.parse import goes_on, kind_of
 from recalld_daemon.ingest.paths import PathQueue
 from recalld_daemon.ingest.ports import Bulk, Gate, Report
@@ -162,7 +163,7 @@ class Reading:
         place = partial(scope_key, watched.root, under_way.file.path, under_way.kind)
         if not under_way.source and not under_way.append:
             under_way.scope = place(project)
-        elif under_way.kind == "claude-code" and project and not under_way.placed:
+        elif names_project(under_way.kind) and project and not under_way.placed:
             nowhere = place("")
             if source is not None and under_way.append:
                 unplaced = source.scope in (GLOBAL_SCOPE, self._reader.scopes().get(nowhere))
@@ -190,7 +191,7 @@ class Reading:
 
 def _appends(file: FileStat, kind: str, source: Source | None) -> bool:
     """Whether what is known of a transcript still stands, so that only what came after it must be read."""
-    if kind != "claude-code" or source is None or source.kind != kind or source.state == "failed":
+    if not grows(kind) or source is None or source.kind != kind or source.state == "failed":
         return False
     grown = 0 < source.cursor <= file.size and source.inode == file.inode & INODE_BITS
     try:

@@ -23,6 +23,8 @@ from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 _NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # the last: nested a thousand levels deep
+_TURN = re.compile(rb'"parentUuid"\s*:')
+_SUMMARY = re.compile(rb'"type"\s*:\s*"summary"[^\n]{0,4096}"leafUuid"\s*:')
 LEAST_WORDS = 3  # "ok", "go on", "thanks a lot" say nothing later
 
 _NOT_SAID = (  # beginnings of texts that the host writes in the user's name
@@ -73,6 +75,11 @@ class Progress:
     cursor: int
     project: str = ""
     seen: set[int] = field(default_factory=set)  # hashes of uuids: a resumed copy repeats its records
+
+
+def is_claude_code(head: bytes) -> bool:
+    """Whether a file that begins so is a transcript of Claude Code."""
+    return head.startswith(b"{") and bool(_TURN.search(head) or _SUMMARY.search(head))
 
 
 def parse_transcript(file: BinaryIO, progress: Progress) -> Iterator[ParsedPassage | FileProblem]:

@@ -1,0 +1,61 @@
+"""What kinds of files there are besides plain documents: how each is told, whose it is, and how it is read.
+
+One row per kind, and the parsers know nothing of each other. A kind is told by a file's name and its first bytes, so
+it does not matter where a file lies. To add one: a module with a parser, and a row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from recalld_daemon.ingest import transcript
+from recalld_daemon.ingest.transcript import Progress
+from recalld_daemon.worker_wire import FileProblem, ParsedPassage
+
+Parser = Callable[[BinaryIO, Progress], Iterator[ParsedPassage | FileProblem]]
+DOCUMENTS = ("markdown", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """suffixes: lower case, with their dot. tells: whether a file of such a suffix is of this kind, by its head
+    (HEAD_BYTES at most, whitespace in front stripped).
+
+    grows: it is only ever appended to, so reading goes on at `Progress.cursor`; else it is read anew when it changed.
+    names_project: each file tells the directory it was held in (`Progress.project`), and belongs to that project;
+    else it belongs to everybody, unless its root says otherwise.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    tells: Callable[[bytes], bool]
+    parse: Parser
+    grows: bool = False
+    names_project: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "claude-code", (".jsonl",), transcript.is_claude_code, transcript.parse_transcript,
+            grows=True, names_project=True,
+        ),
+    )
+}  # fmt: skip
+SUFFIXES = frozenset(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+
+
+def told_by_head(suffix: str, head: bytes) -> str | None:
+    """The kind of a file with this suffix and these first bytes; None: none of these."""
+    return next((k.name for k in KINDS.values() if suffix in k.suffixes and k.tells(head)), None)
+
+
+def grows(name: str) -> bool:
+    return name in KINDS and KINDS[name].grows
+
+
+def names_project(name: str) -> bool:
+    return name in KINDS and KINDS[name].names_project
