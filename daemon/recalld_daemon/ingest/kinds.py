@@ -23,7 +23,8 @@ class Kind:
     """suffixes: lower case, with their dot. tells: whether a file of such a suffix is of this kind, by its head
     (HEAD_BYTES at most, whitespace in front stripped).
 
-    grows: it is only ever appended to, so reading goes on at `Progress.cursor`; else it is read anew when it changed.
+    label: what people call such a file. grows: it is only ever appended to, so reading goes on at `Progress.cursor`;
+    else it is read anew when it changed.
     names_project: each file tells the directory it was held in (`Progress.project`), and belongs to that project;
     else it belongs to everybody, unless its root says otherwise.
     """
@@ -32,6 +33,7 @@ class Kind:
     suffixes: tuple[str, ...]
     tells: Callable[[bytes], bool]
     parse: Parser
+    label: str = ""
     grows: bool = False
     names_project: bool = False
 
@@ -41,7 +43,7 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind(
             "claude-code", (".jsonl",), transcript.is_claude_code, transcript.parse_transcript,
-            grows=True, names_project=True,
+            "Claude Code session", grows=True, names_project=True,
         ),
     )
 }  # fmt: skip

@@ -20,6 +20,7 @@ from msgspec import Raw, Struct
 from recalld_daemon.ingest.frontmatter import parse_moment
 from recalld_daemon.ingest.lines import Record, read_records
 from recalld_daemon.ingest.passages import Stretch, passages
+from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 _NO_RECORD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # the last: nested a thousand levels deep
@@ -70,11 +71,12 @@ _any = msgspec.json.Decoder(Raw).decode
 
 @dataclass(slots=True)
 class Progress:
-    """What is known of a transcript so far. cursor: the first byte not yet understood for good."""
+    """What is known of a source so far. cursor: the first byte not yet understood for good. tally: what was counted."""
 
     cursor: int
     project: str = ""
     seen: set[int] = field(default_factory=set)  # hashes of uuids: a resumed copy repeats its records
+    tally: Tally = field(default_factory=Tally)
 
 
 def is_claude_code(head: bytes) -> bool:
