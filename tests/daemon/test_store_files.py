@@ -51,7 +51,7 @@ def test_a_newer_schema_is_refused_with_both_versions_and_the_remedy(tmp_path: P
         db.execute("PRAGMA user_version = 99")
     db.close()
     for opener in (open_writer, open_reader):
-        with pytest.raises(NewerSchema, match=r"recalld\.db: its schema is version 99.*knows up to 3: upgrade recalld"):
+        with pytest.raises(NewerSchema, match=r"recalld\.db: its schema is version 99.*knows up to 4: upgrade recalld"):
             opener(path)
 
 

@@ -17,6 +17,7 @@ from recalld_daemon.ingest import kinds
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
+from recalld_daemon.ingest.ports import Root
 from recalld_daemon.ingest.transcript import Progress
 from recalld_daemon.worker_wire import FileProblem, Parsed, ParsedPassage
 
@@ -48,6 +49,23 @@ def kind_of(path: str) -> str | None:
         if told := kinds.told_by_head(suffix, head):
             return told
     return DOCUMENTS.get(suffix)
+
+
+def kind_below(root: Root, path: str) -> str | None:
+    """How a file below a root is to be parsed: as the root says, where that can be, else as `kind_of` tells.
+
+    Raises OSError.
+    """
+    if root.kind and (root.is_file or PurePath(path).suffix.lower() in suffixes_of(root.kind)):
+        return root.kind
+    return kind_of(path)
+
+
+def suffixes_of(kind: str) -> tuple[str, ...]:
+    """With which names a kind's files are found in a directory."""
+    if kind in kinds.KINDS:
+        return kinds.KINDS[kind].suffixes
+    return tuple(suffix for suffix, name in DOCUMENTS.items() if name == kind)
 
 
 def goes_on(path: str, cursor: int) -> bool:

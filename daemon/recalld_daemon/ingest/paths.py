@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -42,6 +42,16 @@ class PathQueue:
             self._busy.remove(path)
             self.done_count += 1
             self._stir()
+
+    async def drop(self, unwanted: Callable[[str], bool]) -> None:
+        """Forget those that wait, and return when none of those that are unwanted is held any more."""
+        while True:
+            for path in [path for path in self._waiting if unwanted(path)]:
+                del self._waiting[path]
+                self.done_count += 1
+            if not any(map(unwanted, self._busy)):
+                return
+            await self._changed.wait()
 
     async def wait_idle(self) -> None:
         while not self.idle:

@@ -70,6 +70,9 @@ class Ingest:
         self._pause_seconds = pause_seconds
         self._roots = Roots(roots)
         self._unseen = set(self._roots.by_key)
+        self._following: dict[str, trio.CancelScope] = {}
+        self._nursery: trio.Nursery | None = None  # while it runs
+        self._one_look = trio.Lock()  # what a look found is carried out before a root may go
         self._seen = trio.Event()
         self._keeping = Keeping(writer, reader, undated)
         self._files = PathQueue()
@@ -113,16 +116,63 @@ class Ingest:
         """Compare, then follow, until cancelled. Started once every source outside the roots has been forgotten."""
         await self._forget_unwatched()
         task_status.started()
-        send, receive = trio.open_memory_channel[Changed | Rescan](64)
-        async with trio.open_nursery() as nursery:
+        self._send, receive = trio.open_memory_channel[Changed | Rescan](64)
+        async with trio.open_nursery() as self._nursery:
             for watched in self._roots.by_key.values():
-                nursery.start_soon(partial(follow, watched.tree, send, warn=self._warn))
+                self._nursery.start_soon(self._follow, watched)
             for _ in range(READERS):
-                nursery.start_soon(self._reading.run)
-            nursery.start_soon(self._embedding.run)
-            nursery.start_soon(self._tell_progress)
+                self._nursery.start_soon(self._reading.run)
+            self._nursery.start_soon(self._embedding.run)
+            self._nursery.start_soon(self._tell_progress)
             async for change in receive:
-                await self._take(change)
+                async with self._one_look:
+                    await self._take(change)
+
+    # ------------------------------------------------------------ roots that come and go
+
+    @property
+    def roots(self) -> Roots:
+        """What is followed now."""
+        return self._roots
+
+    async def add_root(self, root: Root) -> str:
+        """Read it, and follow it from now on; one with the same key goes. Returns its key, the absolute path.
+
+        `progress()["idle"]` is false from now on until it was looked through. Before `run`: it is one of the first.
+        """
+        watched = self._roots.add(root)
+        key = watched.tree.key
+        self._unseen.add(key)
+        if before := self._following.pop(key, None):
+            before.cancel()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._follow, watched)
+        return key
+
+    async def remove_root(self, key: str) -> bool:
+        """Follow it no longer; on return nothing more is read of it. False: no root has this key.
+
+        What was read of it stays in the store, for the caller to remove (`keeping`), unless it lies below another root:
+        that one owns it from now on, and looks through what it has.
+        """
+        async with self._one_look:
+            removed = self._roots.remove(key)
+            self._unseen.discard(key)
+        if removed is None:
+            return False
+        if scope := self._following.pop(key, None):
+            scope.cancel()
+        await self._files.drop(lambda path: removed.tree.holds(path) and self._roots.owner(path) is None)
+        outer = self._roots.owner(key)
+        if outer is not None and self._nursery is not None:
+            await self._send.send(Rescan(outer.tree.key, f"{key} is not followed by itself any more"))
+        return True
+
+    async def _follow(self, watched: Watched) -> None:
+        if self._roots.by_key.get(watched.tree.key) is not watched:
+            return
+        with trio.CancelScope() as self._following[watched.tree.key]:
+            await follow(watched.tree, self._send, warn=self._warn)
 
     async def settled(self) -> None:
         """Returns when every root that is there was looked through, every file read and every passage embedded."""
@@ -154,7 +204,9 @@ class Ingest:
     # ------------------------------------------------------------ changes on disk
 
     async def _take(self, change: Changed | Rescan) -> None:
-        watched = self._roots.by_key[change.root]
+        watched = self._roots.by_key.get(change.root)
+        if watched is None:  # it was removed meanwhile
+            return
         try:
             difference = await trio.to_thread.run_sync(self._compare, watched, change)
             shown = [watched.shown_path(new) for _, new in difference.moved]

@@ -95,8 +95,12 @@ class Root:
 
     `transcripts`: a host's session directory: what is in it belongs to the project that each transcript names, never
     to all. Else `project_scope` says whether files in a git work tree belong to that project, or to everybody.
+    `kind`: how its file is read, or those of its files whose suffix that kind has; "": told by looking at each.
+    `is_file`: it is one file, also while it is away; None: what is there tells.
     """
 
     path: Path
     transcripts: bool = False
     project_scope: bool = False
+    kind: str = ""
+    is_file: bool | None = None

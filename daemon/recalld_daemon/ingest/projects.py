@@ -36,7 +36,8 @@ def scope_key(root: Root, path: str, kind: str, project: str) -> str:
 
 
 def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], bool]:
-    """A function that tells whether a source, if it stands at a path, is in the scope that the root's rule gives it.
+    """A function that tells whether a source, if it stands at a path, is in the scope that the root's rule gives it,
+    and, of a root that is one file read in a certain way, whether it was read so.
 
     The rule may have changed since, or the source may move. Of a transcript, and what lies beside one, its own text
     decides: that is looked at when it is read, and not here. `scopes`: all known ones, key -> id.
@@ -44,6 +45,8 @@ def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], 
     work_tree = cache(in_work_tree)
 
     def belongs(source: Source, path: str) -> bool:
+        if root.kind and root.is_file and source.kind != root.kind:
+            return False
         if root.transcripts or names_project(source.kind):
             return True
         key = work_tree(os.path.dirname(path)) if root.project_scope else ""

@@ -16,7 +16,7 @@ import trio
 from recalld_daemon.ingest.compare import INODE_BITS, POISON, is_current
 from recalld_daemon.ingest.keeping import Keeping, Pass
 from recalld_daemon.ingest.kinds import grows, names_project
-from recalld_daemon.ingest.parse import goes_on, kind_of
+from recalld_daemon.ingest.parse import goes_on, kind_below
 from recalld_daemon.ingest.paths import PathQueue
 from recalld_daemon.ingest.ports import Bulk, Gate, Report
 from recalld_daemon.ingest.projects import belonging, scope_key
@@ -116,7 +116,7 @@ class Reading:
             look.is_current = belonging(look.watched.root, self._reader.scopes())(look.source, path)
         if not look.is_current:
             try:
-                look.kind = kind_of(path) or ""
+                look.kind = kind_below(look.watched.root, path) or ""
                 look.append = _appends(look.file, look.kind, look.source)
             except OSError as error:
                 look.error = error.strerror or str(error)
@@ -147,6 +147,8 @@ class Reading:
         async with self._bulk.parse(path, under_way.kind, cursor) as stream:
             async for parsed in stream:
                 await self._gate()
+                if self._roots.owner(path) is not watched:
+                    raise NoSuchRow(f"{path}: its root was removed, or another holds it now")
                 self._tell_problems(path, parsed)
                 await self._turn(partial(self._write, watched, under_way, parsed, source))
         self._report("ingest.file", path=path, new=under_way.new, gone=under_way.gone, problems=under_way.problems)
@@ -178,6 +180,8 @@ class Reading:
             self._report("ingest.removed", path=path, passages=gone)
 
     async def _fail(self, watched: Watched, file: FileStat, error: str, kind: str) -> None:
+        if self._roots.owner(file.path) is not watched:
+            return
         log.warning("%s: %s", file.path, error)
         self._report("ingest.failed", path=file.path, error=error)
         shown = watched.shown_path(file.path)

@@ -28,11 +28,24 @@ class Watched:
 
 
 class Roots:
-    """All of them. `by_key` is by what the user named, made absolute."""
+    """All of them. `by_key` is by what the user named, made absolute; each change makes another dict, since threads that
+    look for owners go through it meanwhile."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
-        watched = [Watched(root, _tree(root)) for root in roots]
-        self.by_key = {one.tree.key: one for one in watched}
+        self.by_key: dict[str, Watched] = {}
+        for root in roots:
+            self.add(root)
+
+    def add(self, root: Root) -> Watched:
+        """One more, or another in the place of one with the same key."""
+        watched = Watched(root, _tree(root))
+        self.by_key = {**self.by_key, watched.tree.key: watched}
+        return watched
+
+    def remove(self, key: str) -> Watched | None:
+        removed = self.by_key.get(key)
+        self.by_key = {other: watched for other, watched in self.by_key.items() if other != key}
+        return removed
 
     def owner(self, path: str) -> Watched | None:
         """Of roots inside each other, the innermost has the file."""
@@ -69,4 +82,5 @@ def file_stat(path: str) -> FileStat | None:
 
 def _tree(root: Root) -> Tree:
     path = Path(os.path.abspath(os.path.expanduser(root.path)))
-    return Tree(path.parent, only=path.name) if os.path.isfile(path) else Tree(path)  # raises for nothing
+    is_file = os.path.isfile(path) if root.is_file is None else root.is_file  # raises for nothing
+    return Tree(path.parent, only=path.name) if is_file else Tree(path)

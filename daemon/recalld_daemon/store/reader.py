@@ -13,6 +13,7 @@ from typing import Any, Self
 from recalld_daemon.recall.types import LaneHits, Passage, View
 from recalld_daemon.store.connections import Pool
 from recalld_daemon.store.extraction_reads import ExtractionReads
+from recalld_daemon.store.followed import FollowedReads
 from recalld_daemon.store.learning_reads import LearningReads
 from recalld_daemon.store.lexical import LexicalSearch
 from recalld_daemon.store.log_reads import LogReads
@@ -44,7 +45,7 @@ _COUNTS = {
 BATCH = 500  # ids per statement
 
 
-class Reader(VectorReads, PassageReads, ExtractionReads, LogReads, LearningReads, TrainingReads):
+class Reader(VectorReads, PassageReads, ExtractionReads, LogReads, LearningReads, TrainingReads, FollowedReads):
     """Reads of the store. Raises StoreError; an id or path that does not exist is left out or None, never an error."""
 
     def __init__(self, path: Path) -> None:

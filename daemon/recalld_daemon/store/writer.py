@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from recalld_daemon.store.followed import FollowedWrites
 from recalld_daemon.store.learning_writes import LearningWrites
 from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT, LogWrites
 from recalld_daemon.store.memory_writes import MemoryWrites
@@ -18,7 +19,7 @@ _DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vecto
     AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.shared = 1 AND s.hash = v.hash) LIMIT ?)"""
 
 
-class Writer(MemoryWrites, VectorWrites, LogWrites, LearningWrites):
+class Writer(MemoryWrites, VectorWrites, LogWrites, LearningWrites, FollowedWrites):
     """One per database and process. Calls may come from any thread, but one at a time."""
 
     def prune(self, *, recalls_kept: int = RECALLS_KEPT, sessions_kept: int = SESSIONS_KEPT) -> int:

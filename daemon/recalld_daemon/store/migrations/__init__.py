@@ -10,9 +10,9 @@ from pathlib import Path
 
 from recalld_daemon.store.errors import NewerSchema, StoreCorrupt
 
-from . import m001_initial, m002_extraction, m003_learning
+from . import m001_initial, m002_extraction, m003_learning, m004_followed
 
-MIGRATIONS: tuple[str, ...] = (m001_initial.SQL, m002_extraction.SQL, m003_learning.SQL)
+MIGRATIONS: tuple[str, ...] = (m001_initial.SQL, m002_extraction.SQL, m003_learning.SQL, m004_followed.SQL)
 VERSION = len(MIGRATIONS)
 APPLICATION_ID = 0x72636C64  # "rcld", in the file's header: tells ours from any other SQLite database
 

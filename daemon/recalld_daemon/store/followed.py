@@ -1,0 +1,53 @@
+"""Which paths are followed because the user had them imported: written and read, one row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recalld_daemon.store.errors import StoreError
+from recalld_daemon.store.reads import Reads
+from recalld_daemon.store.texts import is_clean
+from recalld_daemon.store.transactions import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedPath:
+    """kind: how it is read, "" for told by looking. at: epoch seconds."""
+
+    path: str
+    kind: str
+    is_file: bool
+    at: float
+
+
+class FollowedWrites(Transactions):
+    """The part of the writer that keeps followed paths."""
+
+    def follow(self, path: str, *, kind: str, is_file: bool, at: float) -> bool:
+        """Keep a path; on return it is on disk for good. Returns whether it is new; a known one takes over `kind`."""
+        if not is_clean(path):
+            raise StoreError(f"{path!a}: the name is not valid UTF-8: rename it to have it indexed")
+        with self.transaction(durable=True):
+            known = self._one("SELECT 1 FROM followed WHERE path = ?", (path,)) is not None
+            self._run(
+                """INSERT INTO followed(path, kind, is_file, at) VALUES (?, ?, ?, ?)
+                ON CONFLICT(path) DO UPDATE SET kind = excluded.kind, is_file = excluded.is_file""",
+                (path, kind, int(is_file), at),
+            )
+        return not known
+
+    def unfollow(self, path: str) -> bool:
+        """Returns whether it was followed."""
+        if not is_clean(path):
+            return False
+        with self.transaction(durable=True):
+            return self._run("DELETE FROM followed WHERE path = ?", (path,)).rowcount > 0
+
+
+class FollowedReads(Reads):
+    """The part of the reader that knows them."""
+
+    def followed(self) -> list[FollowedPath]:
+        """All of them, by path."""
+        rows = self._all("SELECT path, kind, is_file, at FROM followed ORDER BY path")
+        return [FollowedPath(path, kind, bool(is_file), at) for path, kind, is_file, at in rows]
