@@ -16,6 +16,7 @@ import trio
 
 from recalld_daemon.book import SessionBook
 from recalld_daemon.events import EventFeed
+from recalld_daemon.followed_paths import FollowedPaths, Refused
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.ingest.redact import redact
 from recalld_daemon.journal import Journal
@@ -65,6 +66,7 @@ class Answers:
     topics: Callable[[], Topics] = dict
     on_verdict: OnVerdict = nobody_learns
     memory: Versioned | None = None  # set by who made both
+    followed: FollowedPaths | None = None  # likewise
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
@@ -99,6 +101,8 @@ class Answers:
                 reply(await self._feedback(question))
             case wire.TrainAsk():
                 reply(await self._train(question))
+            case wire.Follow():
+                reply(await self._follow(question))
             case wire.VersionsAsk():
                 reply(await self._versioned().versions())
             case wire.Activate(version=version):
@@ -130,6 +134,13 @@ class Answers:
             log.error("not activated: %s", error)
             code: Literal["busy", "failed"] = "busy" if isinstance(error, NotLoaded) else "failed"
             return wire.Problem(code=code, text=str(error)[:1024], of="activate")
+
+    async def _follow(self, wish: wire.Follow) -> wire.FromDaemon:
+        assert self.followed is not None, "the answers were given nobody who follows"
+        try:
+            return await self.followed.follow(wish)
+        except Refused as error:
+            return wire.Problem(code=error.code, text=str(error)[:1024], of="follow")
 
     async def _sessions(self) -> wire.Sessions:
         """The open ones, and of those that ended the ones last seen."""

@@ -27,6 +27,7 @@ from recalld_daemon.book import SessionBook
 from recalld_daemon.config import Config
 from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
+from recalld_daemon.followed_paths import FollowedPaths, roots_followed
 from recalld_daemon.habits import HabitWatch
 from recalld_daemon.journal import Journal
 from recalld_daemon.keys import read_clients, read_secret
@@ -183,6 +184,9 @@ class Service:
         )  # fmt: skip
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner)
         answers.memory = memory
+        answers.followed = FollowedPaths(
+            memory.reader, memory.writer, memory.turns, config, feed, lambda: memory.ingest
+        )
         answers.topics = partial(self._topics, parts)
         return parts
 
@@ -191,8 +195,12 @@ class Service:
             nursery.start_soon(task)
         nursery.start_soon(self._watchdog)
         nursery.start_soon(parts.desk.tick, TICK_SECONDS)
+        roots = [
+            *roots_followed(parts.memory.reader.followed(), self._config),
+            *self._roots,
+        ]  # where both, as configured
         memory = partial(
-            parts.memory.serve, self._config, self._roots, parts.live, parts.bulk, parts.recalls.until_idle,
+            parts.memory.serve, self._config, roots, parts.live, parts.bulk, parts.recalls.until_idle,
             parts.feed, parts.book.rescoped,
         )  # fmt: skip
         nursery.start_soon(memory)

@@ -123,6 +123,7 @@ class House:
     index: RecordingIndex
     reports: Reports
     catalogue: Catalogue
+    turns: trio.CapacityLimiter
 
     def paths_with(self, word: str) -> list[str]:
         """Which sources a word is found in."""
@@ -151,12 +152,13 @@ async def open_house(
 ) -> AsyncIterator[House]:
     """A pipeline over the roots; what it found at first is read and embedded before the block begins."""
     with open_writer(database) as writer, open_reader(database) as reader:
+        turns = trio.CapacityLimiter(1)
         bulk, index, reports = bulk or InProcessBulk(), RecordingIndex(), Reports()
         encoder = writer.encoder_id("fake", dims=DIMS, token_dims=TOKEN_DIMS)
         writer.set_live(encoder, 0)
         ingest = Ingest(
             [root if isinstance(root, Root) else Root(root) for root in roots],
-            writer=writer, reader=reader, bulk=bulk, turns=trio.CapacityLimiter(1), report=reports, gate=gate,
+            writer=writer, reader=reader, bulk=bulk, turns=turns, report=reports, gate=gate,
         )  # fmt: skip
         index.ids.update(reader.encoded(encoder, 0).ids.tolist())
         await ingest.attach(Space(encoder, 0), index)
@@ -168,7 +170,7 @@ async def open_house(
             if settle:
                 with trio.fail_after(10):
                     await ingest.settled()
-            yield House(ingest, reader, writer, bulk, index, reports, catalogue)
+            yield House(ingest, reader, writer, bulk, index, reports, catalogue, turns)
             nursery.cancel_scope.cancel()
 
 

@@ -61,6 +61,11 @@ def kind_below(root: Root, path: str) -> str | None:
     return kind_of(path)
 
 
+def all_kinds() -> list[str]:
+    """Every name that `parse_file` takes."""
+    return sorted({*DOCUMENTS.values(), *kinds.KINDS})
+
+
 def suffixes_of(kind: str) -> tuple[str, ...]:
     """With which names a kind's files are found in a directory."""
     if kind in kinds.KINDS:
