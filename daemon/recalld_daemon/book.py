@@ -88,6 +88,7 @@ class LiveSession:
     showings: int = 0  # that its observer has yet to hear of
     overheard: bool = False  # it missed something
     withheld: set[int] = field(default_factory=set)  # passages that were withheld at random, and are in the log
+    settled: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)  # woken when a recall is
 
     @property
     def push(self) -> bool:

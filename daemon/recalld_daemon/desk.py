@@ -26,9 +26,8 @@ from recalld_daemon.recall.gate import words_shown
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.withholding import WITHHELD
 from recalld_daemon.recalls import Recalls, new_trace
-from recalld_daemon.records import explained, impression_of, keep_session
+from recalld_daemon.records import explained, impression_of, keep_session, recall_of
 from recalld_daemon.sockets import Received, RouterServer
-from recalld_daemon.store.rows import RecallRecord
 from recalld_daemon.watching import Watching
 from recalld_protocol import messages as wire
 from recalld_protocol.errors import VersionMismatch, WireError
@@ -90,7 +89,11 @@ class Desk:
             text = f"a fault in recalld: {type(error).__name__}: {error}"
             reply(wire.Problem(code="failed", text=clip(text, 1024), of=kind_of(message)))
 
-    def _handle(self, message: wire.FromAgent, identity: bytes, reply: Reply, now: float) -> None:
+    def hear(self, message: wire.FromAgent, reply: Reply, now: float) -> None:
+        """A message that came by no socket of ours, and whose session so has no route: a hook's."""
+        self._handle(message, None, reply, now)
+
+    def _handle(self, message: wire.FromAgent, identity: bytes | None, reply: Reply, now: float) -> None:
         match message:
             case wire.Ping():
                 w = self._welcome
@@ -115,14 +118,14 @@ class Desk:
 
     # ------------------------------------------------------------ sessions
 
-    def _seen(self, session: str, identity: bytes) -> LiveSession | None:
+    def _seen(self, session: str, identity: bytes | None) -> LiveSession | None:
         live = self._book.get(session) if session else None
         if live is not None:
-            live.route, live.last_seen_at = identity, time.time()
+            live.route, live.last_seen_at = identity or live.route, time.time()
             live.lease.seen(trio.current_time())
         return live
 
-    def _hello(self, hello: wire.Hello, identity: bytes, reply: Reply, now: float) -> None:
+    def _hello(self, hello: wire.Hello, identity: bytes | None, reply: Reply, now: float) -> None:
         try:
             version = negotiate(hello.versions)
         except VersionMismatch as error:
@@ -320,6 +323,7 @@ class Desk:
             reason=settle.reason[:256], ms=round(ms, 3),
         )  # fmt: skip
         self._log_recall(live, settle.recall, settle.outcome, settle.reason, settle.stage, ms)
+        live.settled.unpark_all()
         if settle.turn and settle.turn in live.rescores:
             unasked = settle.outcome == "repeat" or not (trace and trace.query)
             known = live.standing[1] if live.standing[0] == settle.turn else frozenset[int]()
@@ -369,13 +373,7 @@ class Desk:
         trace = live.traces.get(recall)
         if trace is None:
             return
-        notes = "; ".join(trace.answer.notes) if trace.answer else ""
-        record = RecallRecord(
-            id=recall, session=live.id, cause=trace.cause, query=trace.query, at=trace.at, outcome=outcome,
-            reason=f"{reason} ({notes})" if notes else reason,
-            stage=stage or (trace.answer.stage if trace.answer else "none"),
-            ms=ms or max(trace.stage_ms.values(), default=0.0),
-        )  # fmt: skip
+        record = recall_of(live.id, trace, outcome, reason, stage, ms)
         self._journal.note(lambda writer: writer.record_recall(explained(record, trace)))
 
     def _send(self, identity: bytes, message: wire.FromDaemon) -> None:

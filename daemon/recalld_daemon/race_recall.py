@@ -15,7 +15,7 @@ is fresh again; what slipped once stays slipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -238,6 +238,13 @@ class Recalls:
     def answered(self, query: Query) -> bool:
         """Whether the recall begun last asks this."""
         return bool(query.key) and query.key == self._last_key
+
+    def unsettled(self, turn: int, calls: Collection[str]) -> bool:
+        """Whether anything may still come of a recall that serves this turn (0: none) or one of these calls."""
+        return any(
+            recall.outcome is None and ((turn and recall.turn == turn) or any(call in calls for call in recall.calls))
+            for recall in self._live.values()
+        )
 
     def holder(self, offer: str) -> Recall | None:
         """The recall this offer id is out with."""

@@ -18,6 +18,17 @@ def keep_session(record: SessionRecord, writer: Writer) -> None:
     writer.touch_session(record)
 
 
+def recall_of(session: str, trace: Trace, outcome: str, reason: str, stage: str = "", ms: float = 0.0) -> RecallRecord:
+    """A recall as it ended; stage "" and ms 0: as far as it is known to have come."""
+    notes = "; ".join(trace.answer.notes) if trace.answer else ""
+    return RecallRecord(
+        id=trace.recall, session=session, cause=trace.cause, query=trace.query, at=trace.at, outcome=outcome,
+        reason=f"{reason} ({notes})" if notes else reason,
+        stage=stage or (trace.answer.stage if trace.answer else "none"),
+        ms=ms or max(trace.stage_ms.values(), default=0.0),
+    )  # fmt: skip
+
+
 def explained(record: RecallRecord, trace: Trace) -> RecallRecord:
     """With what `why` will tell; made in the writer's thread, since nobody waits for it there."""
     candidates = list(trace.answer.candidates) if trace.answer else []

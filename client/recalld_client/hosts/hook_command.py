@@ -2,8 +2,8 @@
 
 The interpreter is started without site-packages and environment (-I -S -E), since those cost more than all the hook
 does. The code on the command line imports `hook.py` from its directory, so that Python keeps it compiled, and it looks
-first whether it is there: a script that is gone would make Python exit with 2, which hosts take as an order to block the
-user's prompt. Whoever uninstalled recalld and left a hook behind sees nothing of it.
+first whether it is there: a script that is gone would make Python exit with 2, which hosts take as an order to block
+the user's prompt. Whoever uninstalled recalld and left a hook behind sees nothing of it.
 """
 
 from __future__ import annotations
