@@ -95,7 +95,8 @@ def test_what_each_host_is_handed_holds_no_key_that_it_does_not_know():
     for host, event in (("claude-code", "PostToolBatch"), ("codex", "PostToolUse"), ("gemini", "AfterTool")):
         output = json.loads(HOSTS[host].write(event, LINES))
         assert output == {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
-    assert json.loads(HOSTS["copilot"].write("postToolUse", LINES)) == {"additionalContext": text}
+    for event in ("userPromptSubmitted", "postToolUse", "postToolUseFailure"):
+        assert json.loads(HOSTS["copilot"].write(event, LINES)) == {"additionalContext": text}
     assert HOSTS["opencode"].write("tool_ended", LINES).decode() == text
 
 
@@ -136,6 +137,12 @@ def test_opencode_speaks_our_own_words():
     end = HOSTS["opencode"].read("", json.dumps({**start, "event": "tool_ended", "result": "ok"}).encode())
     assert end.boundary
     assert end.events[1] == ToolEnded(call="c1", result="ok", result_bytes=4)
+    threw = {**start, "event": "tool_failed", "result": "no such file", "ok": False}
+    failed = HOSTS["opencode"].read("", json.dumps(threw).encode())
+    assert (failed.boundary, failed.events[1]) == (
+        False,
+        ToolEnded(call="c1", ok=False, result="no such file", result_bytes=14),
+    )
 
 
 @pytest.mark.parametrize("host", HOSTS)

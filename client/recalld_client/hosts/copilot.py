@@ -1,7 +1,9 @@
-"""GitHub Copilot CLI: hooks in ~/.copilot/hooks; context is appended to a tool's result.
+"""GitHub Copilot CLI: hooks in ~/.copilot/hooks; context is taken with the prompt and after each tool, failed or not.
 
 The payload does not name its event, so the installed command does. Calls have no id: one is made from what the payload
-tells. `preToolUse` is never used: a failure there would stop the tool. Payloads as seen with 1.0.102.
+tells. `preToolUse` is never used: a failure there would stop the tool. What is added stands in the prompt's message in
+`<system_reminder>`, at the end of a tool's result, or, where the tool failed, in a user message after it. A call that
+the user did not allow has no hook at all. Payloads as seen with 1.0.102.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from recalld_client.hosts.heard import (
 from recalld_protocol.messages import Bye, Compacted
 
 NULL = Raw(b"null")
-TAKES_CONTEXT = ("postToolUse",)
+TAKES_CONTEXT = ("userPromptSubmitted", "postToolUse", "postToolUseFailure")
 
 
 class _Result(Struct):

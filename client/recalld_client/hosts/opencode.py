@@ -2,7 +2,8 @@
 
 OpenCode runs no hook commands; its plugins are JavaScript. Ours (`plugin/recalld.js` beside this file) speaks to the
 daemon's hook socket itself, so this host's payload is our own: `event` is "turn", "tool_started", "tool_ended",
-"said", "compacted" or "ended", and the answer is the text alone, one line each.
+"tool_failed", "said", "compacted" or "ended", and the answer is the text alone, one line each. To the result of a tool
+that threw OpenCode lets nothing be added, so that is no boundary.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _events(event: str, told: _Payload) -> tuple[SessionEvent, ...]:
             return turn(told.text or "")
         case "tool_started" if told.call:
             return (started(told.call, told.tool, told.args),)
-        case "tool_ended" if told.call:
+        case "tool_ended" | "tool_failed" if told.call:
             return started(told.call, told.tool, told.args), ended(told.call, told.result, ok=told.ok)
         case "said":
             return said(told.text)
