@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recalld_daemon.ingest import transcript
+from recalld_daemon.ingest import chatgpt, claude_ai, transcript
 from recalld_daemon.ingest.transcript import Progress
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
@@ -45,6 +45,8 @@ KINDS: dict[str, Kind] = {
             "claude-code", (".jsonl",), transcript.is_claude_code, transcript.parse_transcript,
             "Claude Code session", grows=True, names_project=True,
         ),
+        Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
+        Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),
     )
 }  # fmt: skip
 SUFFIXES = frozenset(suffix for kind in KINDS.values() for suffix in kind.suffixes)
