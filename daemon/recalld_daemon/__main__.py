@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recalld {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_sleep, _add_config, _add_keys):
+    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_sleep, _add_import, _add_config, _add_keys):
         add(commands)
     return parser
 
@@ -279,6 +279,28 @@ def _sleep(arguments: argparse.Namespace) -> int:
     home = _home(arguments)
     path = arguments.config or (home.config_file if home.config_file.exists() else None)
     return run_sleep(arguments, home, load_config(path))
+
+
+# ---------------------------------------------------------------- import
+
+
+def _add_import(commands: Any) -> None:
+    from recalld_daemon.importing.command import DOES, MORE, add_flags
+
+    parser = _command(commands, "import", DOES, MORE, _import)
+    _add_config_flag(parser)
+    parser.add_argument("--home", metavar="DIR", type=Path, help="data, models and configuration are under DIR")
+    parser.add_argument("--model-cache", metavar="DIR", type=Path, help="where prepared models are kept")
+    add_flags(parser)
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from recalld_daemon.importing.command import run_import
+
+    _bound_threads()
+    home = _home(arguments)
+    path = arguments.config or (home.config_file if home.config_file.exists() else None)
+    return run_import(arguments, home, load_config(path))
 
 
 # ---------------------------------------------------------------- config

@@ -25,6 +25,11 @@ class Home:
     def index(self) -> Path:
         return self.data / "index"
 
+    @property
+    def imported(self) -> Path:
+        """Copies of what was imported, where the user wished one: as much the truth as the database."""
+        return self.data / "imported"
+
     def make(self) -> None:
         """Create the directories, 0700. Raises OSError naming the path."""
         for directory in (self.data, self.models):

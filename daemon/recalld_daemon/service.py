@@ -45,6 +45,7 @@ from recalld_daemon.records import keep_session
 from recalld_daemon.sockets import Sockets, TcpBinding, open_sockets
 from recalld_daemon.sources import roots_of
 from recalld_daemon.store.errors import StoreError
+from recalld_daemon.worker_state import choice_of
 from recalld_daemon.workers import BulkWorker, LiveWorker, ModelChoice, WorkerState
 from recalld_protocol.endpoints import endpoints, prepare_runtime_dir, runtime_dir
 from recalld_protocol.errors import ProtocolError
@@ -234,13 +235,7 @@ class Service:
         )  # fmt: skip
 
     def _choice(self) -> ModelChoice:
-        config = self._config
-        return ModelChoice(
-            cache_dir=self._home.models, model=config.encoder, query_prompt=config.query_prompt,
-            passage_prompt=config.passage_prompt, token_dims=config.token_dims,
-            allow_download=config.allow_download, cross_encoder=config.cross_encoder,
-            bulk_threads=config.bulk_threads,
-        )  # fmt: skip
+        return choice_of(self._config, self._home.models)
 
     def _tcp(self) -> TcpBinding | None:
         """Raises ConfigError, OSError: a key file that can't be read."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import psutil
 
+from recalld_daemon.config import Config
 from recalld_daemon.worker_wire import Loaded
 
 Phase = Literal["starting", "loading", "ready", "restarting", "failed", "resting", "stopped"]
@@ -26,6 +27,16 @@ class ModelChoice:
     cross_encoder: str = "none"  # "none", "default", a sentence-transformers CrossEncoder's name, or a path
     live_threads: int = 1  # more than one gains nothing for a short query, and loses much under contention
     bulk_threads: int = 1
+
+
+def choice_of(config: Config, models: Path) -> ModelChoice:
+    """As configured. models: the directory of what is prepared once."""
+    return ModelChoice(
+        cache_dir=models, model=config.encoder, query_prompt=config.query_prompt,
+        passage_prompt=config.passage_prompt, token_dims=config.token_dims,
+        allow_download=config.allow_download, cross_encoder=config.cross_encoder,
+        bulk_threads=config.bulk_threads,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -205,7 +205,7 @@ def test_a_kind_that_is_named_is_how_a_file_is_read(tmp_path: Path) -> None:
     file.write_text("# Heading\n\nThe redshank is written in a log.\n")
 
     async def test(house: House, followed: FollowedPaths) -> None:
-        with pytest.raises(Refused, match="nothing that is read here: .*claude-code.*markdown"):
+        with pytest.raises(Refused, match=r"nothing that is read here: .*claude-code.*markdown"):
             await followed.follow(Follow(path=str(file)))
         await followed.follow(Follow(path=str(file), source_kind="text"))
         await house.until_found("redshank", file)

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TypeVar
 
 import trio
@@ -48,7 +47,8 @@ class Ingest:
     """Keeps store and index equal to the files below `roots`, while `run` runs.
 
     `turns` is the limiter (of one) shared by all that write. `gate` is awaited before each batch of work. `report`
-    is called in the trio thread with events named "ingest.*" (see docs/events.md).
+    is called in the trio thread with events named "ingest.*" (see docs/events.md). `looked_at`: keys of the only roots
+    that are read and followed; the others are known as owners, and nothing is forgotten for lying below none.
     """
 
     def __init__(
@@ -63,13 +63,15 @@ class Ingest:
         gate: Gate = open_gate,
         pause_seconds: float = PAUSE_SECONDS,
         undated: float | None = None,
+        looked_at: frozenset[str] | None = None,
     ) -> None:
         self._reader = reader
         self._turn_limiter = turns
         self._report = report
         self._pause_seconds = pause_seconds
         self._roots = Roots(roots)
-        self._unseen = set(self._roots.by_key)
+        self._keeps_others = looked_at is not None
+        self._unseen = set(self._roots.by_key if looked_at is None else looked_at)
         self._following: dict[str, trio.CancelScope] = {}
         self._nursery: trio.Nursery | None = None  # while it runs
         self._one_look = trio.Lock()  # what a look found is carried out before a root may go
@@ -114,11 +116,12 @@ class Ingest:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Compare, then follow, until cancelled. Started once every source outside the roots has been forgotten."""
-        await self._forget_unwatched()
+        if not self._keeps_others:
+            await self._forget_unwatched()
         task_status.started()
         self._send, receive = trio.open_memory_channel[Changed | Rescan](64)
         async with trio.open_nursery() as self._nursery:
-            for watched in self._roots.by_key.values():
+            for watched in [w for key, w in self._roots.by_key.items() if key in self._unseen]:
                 self._nursery.start_soon(self._follow, watched)
             for _ in range(READERS):
                 self._nursery.start_soon(self._reading.run)

@@ -28,8 +28,8 @@ class Watched:
 
 
 class Roots:
-    """All of them. `by_key` is by what the user named, made absolute; each change makes another dict, since threads that
-    look for owners go through it meanwhile."""
+    """All of them. `by_key` is by what the user named, made absolute; each change makes another dict, since threads go
+    through it meanwhile, in search of owners."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self.by_key: dict[str, Watched] = {}

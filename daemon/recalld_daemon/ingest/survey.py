@@ -44,12 +44,13 @@ class Surveyed:
     problem_count: int = 0
 
 
-def survey(path: Path, progress: Callable[[int, int], None]) -> Surveyed:
+def survey(path: Path, progress: Callable[[int, int], None], kind: str = "") -> Surveyed:
     """Run a file's parser over it and count. progress: called with (bytes read, bytes of the file), at last with all.
+    kind: how it is read; "": told by looking.
 
     Raises OSError where the file can't be read.
     """
-    kind = kind_of(str(path)) or ""
+    kind = kind or kind_of(str(path)) or ""
     if not kind:
         return Surveyed(path, "", "nothing that recalld reads")
     with path.open("rb") as file:

@@ -20,6 +20,18 @@ class FollowedPath:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the store holds of a path and all below it. newer: passages with an id above the one that was asked for."""
+
+    files: int
+    failed: int  # files that could not be read
+    unfinished: int  # files that were being read when the daemon stopped
+    problems: int  # lines that could not be read
+    passages: int
+    newer: int
+
+
 class FollowedWrites(Transactions):
     """The part of the writer that keeps followed paths."""
 
@@ -51,3 +63,25 @@ class FollowedReads(Reads):
         """All of them, by path."""
         rows = self._all("SELECT path, kind, is_file, at FROM followed ORDER BY path")
         return [FollowedPath(path, kind, bool(is_file), at) for path, kind, is_file, at in rows]
+
+    def last_passage(self) -> int:
+        """The highest id so far; 0 where there is none."""
+        return int(self._all("SELECT coalesce(max(id), 0) FROM passages")[0][0])
+
+    def kept_below(self, path: str, after: int = 0) -> Kept:
+        """Of a file, or of a directory with all below it. `after`: a passage's id."""
+        if not is_clean(path):
+            return Kept(0, 0, 0, 0, 0, 0)
+        prefix = path.rstrip("/") + "/"
+        where = (path, prefix, prefix[:-1] + "0")
+        files = self._all(
+            """SELECT count(*), coalesce(sum(state = 'failed'), 0), coalesce(sum(state = 'indexing'), 0),
+            coalesce(sum(problems), 0) FROM sources WHERE path = ? OR (path >= ? AND path < ?)""",
+            where,
+        )[0]
+        passages = self._all(
+            """SELECT count(*), coalesce(sum(p.id > ?), 0) FROM passages p JOIN sources s ON s.id = p.source
+            WHERE s.path = ? OR (s.path >= ? AND s.path < ?)""",
+            (after, *where),
+        )[0]
+        return Kept(*map(int, files), *map(int, passages))
