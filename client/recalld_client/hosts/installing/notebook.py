@@ -1,0 +1,79 @@
+"""How each of our entries is undone: noted when it is installed, in `state_dir`, 0600.
+
+One note per settings file: a digest of what we left there, the spans that are ours, the mode the file had, and what we
+made. It holds nothing of the user's. Without a note (a new machine, a state directory that was cleared) our entries are
+still found by their structure; then only what cannot be told is not undone: a mode, an empty file, a directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from recalld_protocol.endpoints import state_dir
+
+from .files import FileFault, look, remove, remove_directories, replace
+from .settings import Steps
+
+FILE = "installed.json"
+
+
+class Note(Struct, frozen=True, omit_defaults=True):
+    """`digest`: of the file as we left it. `mode`: it had, where we narrowed it. `created`: the file is of our making,
+    as are `directories`, outermost first."""
+
+    host: str
+    digest: str = ""
+    steps: Steps = ()
+    made: tuple[str, ...] = ()
+    mode: int | None = None
+    created: bool = False
+    directories: tuple[str, ...] = ()
+
+
+def digest_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+class Notebook:
+    """The notes of this user, by the settings file's path."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        """Raises EndpointError."""
+        self._path = state_dir(env) / FILE
+
+    def of(self, path: Path) -> Note | None:
+        """Raises FileFault."""
+        return self._read().get(str(path))
+
+    def write(self, path: Path, note: Note | None) -> None:
+        """None: there is nothing to undo any more. Raises FileFault."""
+        notes = self._read()
+        if notes.get(str(path)) == note:
+            return
+        notes = {known: kept for known, kept in notes.items() if known != str(path)}
+        if note is not None:
+            notes[str(path)] = note
+        found = look(self._path)
+        if notes:
+            made = replace(found, msgspec.json.format(msgspec.json.encode(notes)) + b"\n", 0o600)
+            for directory in made:
+                directory.chmod(0o700)
+        elif found.data is not None:
+            remove(found)
+            remove_directories([self._path.parent])
+
+    def _read(self) -> dict[str, Note]:
+        found = look(self._path)
+        if found.data is None:
+            return {}
+        try:
+            return msgspec.json.decode(found.data, type=dict[str, Note])
+        except msgspec.DecodeError as error:
+            raise FileFault(
+                f"{self._path} is not what recalld wrote there ({error}): move it away; entries of ours are still found"
+            ) from error
