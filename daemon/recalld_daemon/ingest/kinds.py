@@ -10,8 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recalld_daemon.ingest import chatgpt, claude_ai, transcript
-from recalld_daemon.ingest.transcript import Progress
+from recalld_daemon.ingest import (
+    chatgpt,
+    claude_ai,
+    codex_rollout,
+    copilot_events,
+    gemini_chats,
+    rewound,
+    transcript,
+)
+from recalld_daemon.ingest.records import Progress, Withdrawn
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 Parser = Callable[[BinaryIO, Progress], Iterator[ParsedPassage | FileProblem]]
@@ -27,6 +35,7 @@ class Kind:
     else it is read anew when it changed.
     names_project: each file tells the directory it was held in (`Progress.project`), and belongs to that project;
     else it belongs to everybody, unless its root says otherwise.
+    withdrawn: of one that grows, what its user took back from a byte on; if that reaches to before it, it is read anew.
     """
 
     name: str
@@ -36,6 +45,7 @@ class Kind:
     label: str = ""
     grows: bool = False
     names_project: bool = False
+    withdrawn: Callable[[BinaryIO, int], Withdrawn] | None = None
 
 
 KINDS: dict[str, Kind] = {
@@ -43,7 +53,19 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind(
             "claude-code", (".jsonl",), transcript.is_claude_code, transcript.parse_transcript,
-            "Claude Code session", grows=True, names_project=True,
+            "Claude Code session", grows=True, names_project=True, withdrawn=rewound.rewound,
+        ),
+        Kind(
+            "codex", (".jsonl",), codex_rollout.is_codex, codex_rollout.parse_rollout,
+            "Codex session", grows=True, names_project=True, withdrawn=codex_rollout.rolled_back,
+        ),
+        Kind(
+            "copilot", (".jsonl",), copilot_events.is_copilot, copilot_events.parse_events,
+            "Copilot CLI session", grows=True, names_project=True,
+        ),
+        Kind(
+            "gemini", (".jsonl", ".json"), gemini_chats.is_gemini, gemini_chats.parse_chat,
+            "Gemini CLI chat", names_project=True,
         ),
         Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
         Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),

@@ -73,13 +73,17 @@ def suffixes_of(kind: str) -> tuple[str, ...]:
     return tuple(suffix for suffix, name in DOCUMENTS.items() if name == kind)
 
 
-def goes_on(path: str, cursor: int) -> bool:
-    """Whether a transcript may be read on from `cursor`: a record still ends there. Raises OSError."""
+def goes_on(path: str, cursor: int, kind: str = "") -> bool:
+    """Whether a transcript may be read on from `cursor`: a record still ends there, and nothing after it takes back
+    what stands before. Raises OSError."""
     if cursor == 0:
         return True
+    withdrawn = kinds.KINDS[kind].withdrawn if kind in kinds.KINDS else None
     with open(path, "rb") as file:
         file.seek(cursor - 1)
-        return file.read(1) in (b"\n", b"}")
+        if file.read(1) not in (b"\n", b"}"):
+            return False
+        return withdrawn is None or withdrawn(file, cursor).reach is None
 
 
 def parse_file(path: str, source_kind: str, cursor: int) -> Iterator[Parsed]:

@@ -199,6 +199,6 @@ def _appends(file: FileStat, kind: str, source: Source | None) -> bool:
         return False
     grown = 0 < source.cursor <= file.size and source.inode == file.inode & INODE_BITS
     try:
-        return grown and goes_on(file.path, source.cursor)
+        return grown and goes_on(file.path, source.cursor, kind)
     except OSError:
         return False
