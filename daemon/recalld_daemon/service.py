@@ -29,6 +29,7 @@ from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
 from recalld_daemon.followed_paths import FollowedPaths, roots_followed
 from recalld_daemon.habits import HabitWatch
+from recalld_daemon.hooks.serving import Hooks
 from recalld_daemon.journal import Journal
 from recalld_daemon.keys import read_clients, read_secret
 from recalld_daemon.learn_worker import LearnWorker
@@ -55,6 +56,7 @@ TICK_SECONDS = 5.0
 SWITCH_SECONDS = 0.0002  # Python's own 5 ms is as long as a whole recall: threads that judge and search must take turns
 DRAIN_SECONDS = 1.2  # of the two that a stop may take: recalls end, notes are written, the index is saved
 FILES = 65_536  # a session takes one, 4096 sessions may be allowed; and agents may knock all at once
+LOADING = ("starting", "loading")  # phases of the live worker in which no hook waits for a recall
 STATUS_SECONDS = 1.0  # between two STATUS lines for systemd
 
 log = logging.getLogger("recalld")
@@ -110,13 +112,14 @@ class Parts:
     desk: Desk
     recalls: Recalls
     learner: Learner
+    hooks: Hooks
 
 
 class Service:
     """One life of the daemon."""
 
     def __init__(self, config: Config, home: Home, environ: Mapping[str, str]) -> None:
-        self._config, self._home = config, home
+        self._config, self._home, self._environ = config, home, environ
         self._endpoints = endpoints(environ)
         self._notifier = Notifier(environ)
         self._roots = roots_of(config, environ)
@@ -183,7 +186,10 @@ class Service:
             recaller, memory.reader, settings, desk.answered, memory.costs, lambda: habits.now, desk.withheld,
             memory.interests.ended,
         )  # fmt: skip
-        parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner)
+        hooks = Hooks(
+            self._endpoints.hooks, desk, book, feed, config, self._environ, lambda: live.state.phase not in LOADING
+        )
+        parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner, hooks)
         answers.memory = memory
         answers.followed = FollowedPaths(
             memory.reader, memory.writer, memory.turns, config, feed, lambda: memory.ingest
@@ -194,6 +200,7 @@ class Service:
     def _start(self, parts: Parts, nursery: trio.Nursery) -> None:
         for task in (parts.journal.serve, parts.desk.serve, parts.live.run, parts.bulk.run, parts.learner.serve):
             nursery.start_soon(task)
+        nursery.start_soon(parts.hooks.serve)
         nursery.start_soon(self._watchdog)
         nursery.start_soon(parts.desk.tick, TICK_SECONDS)
         roots = [
@@ -287,6 +294,7 @@ class Service:
                 "live_worker_mb": rss_mb(live.pid), "bulk_worker_mb": rss_mb(bulk.pid),
             },
             "learning": parts.learner.topic(),
+            "hooks": parts.hooks.topic(),
             "races": dict(parts.desk.counts()),
             "expected_ms": dict(parts.recalls.costs.table()),
             "sessions": {"open": len(parts.book), "connected": connected, "tokens_shown": parts.desk.tokens_shown},
@@ -296,6 +304,7 @@ class Service:
                 "log_limit_mb": round(memory.write_ahead.limit_bytes / 1e6, 1),
                 "models": str(self._home.models), "config": self._config.source or str(self._home.config_file),
                 "request_socket": self._endpoints.request, "event_socket": self._endpoints.events,
+                "hook_socket": self._endpoints.hooks,
             },
         }  # fmt: skip
 

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import struct
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import trio
 import zmq
 from zmq.utils import z85
 
 from recalld_daemon.peers import ZAP_DOMAIN, Admission, uid_of
+from recalld_daemon.socket_files import SocketFile, made_at, private_files, remove_stale
 from recalld_protocol.endpoints import Endpoints, socket_path
 from recalld_protocol.errors import EndpointError
 from recalld_protocol.wire import AGENT_FRAME_LIMIT
@@ -37,7 +36,6 @@ HANDSHAKE_MS = 2000  # a connection that has not said who it is by then is close
 BACKLOG = 256  # connections waiting to be accepted: agents may start together
 TCP_PROBE_SECONDS = 10  # a TCP peer that vanished without a word is given up after three of these
 ZAP_FRAMES = 8  # a CURVE request has 7, a NULL one 6
-SOCKET_UMASK = 0o177  # socket files are 0600
 
 _Socket = zmq.Socket[bytes]
 _Context = zmq.Context[_Socket]
@@ -267,7 +265,7 @@ async def open_sockets(
 
 @contextmanager
 def _bound(context: _Context, endpoints: Endpoints, tcp: TcpBinding | None) -> Iterator[tuple[TrioSocket, Sockets]]:
-    files: list[_SocketFile] = []
+    files: list[SocketFile] = []
     closing: list[TrioSocket | RouterServer | EventPublisher] = []
     try:
         zap = _new(context, zmq.REP, {})
@@ -286,21 +284,6 @@ def _bound(context: _Context, endpoints: Endpoints, tcp: TcpBinding | None) -> I
         for file in files:
             file.remove()
         context.destroy(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _SocketFile:
-    """A socket file that we made; once another process has put its own in that place, it is not ours to remove."""
-
-    path: Path
-    inode: int
-
-    def remove(self) -> None:
-        try:
-            if self.path.lstat().st_ino == self.inode:
-                self.path.unlink()
-        except FileNotFoundError:
-            return
 
 
 _COMMON_OPTIONS: _Options = {
@@ -327,26 +310,13 @@ def _new(context: _Context, kind: int, options: _Options) -> _Socket:
     return socket
 
 
-def _bind_ipc(socket: _Socket, endpoint: str) -> _SocketFile:
-    path = socket_path(endpoint)
-    _remove_stale(path)
-    umask = os.umask(SOCKET_UMASK)
-    try:
-        _bind(socket, endpoint)
-    finally:
-        os.umask(umask)
-    return _SocketFile(path, path.lstat().st_ino)
-
-
-def _remove_stale(path: Path) -> None:
+def _bind_ipc(socket: _Socket, endpoint: str) -> SocketFile:
     """libzmq would replace whatever lies there; we replace sockets only."""
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise EndpointError(f"{path} is in the way and no socket: see what it is, then remove it")
-    path.unlink()
+    path = socket_path(endpoint)
+    remove_stale(path)
+    with private_files():
+        _bind(socket, endpoint)
+    return made_at(path)
 
 
 def _bind_tcp(socket: _Socket, tcp: TcpBinding) -> str:
