@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recalld_daemon.ingest import (
+from recalld_daemon.ingest import (, whatsapp
     chatgpt,
     claude_ai,
     codex_rollout,
@@ -69,6 +69,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
         Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),
+        Kind("whatsapp", (".txt",), whatsapp.is_whatsapp, whatsapp.parse_whatsapp, "WhatsApp chat"),
     )
 }  # fmt: skip
 SUFFIXES = frozenset(suffix for kind in KINDS.values() for suffix in kind.suffixes)
