@@ -3,13 +3,14 @@
 A framework's conversation (a thread, a run) has a key of the framework's own. Its session gets an id that was never
 used before, since what it was shown lives in this process only: after a restart nothing of it stands in the context,
 and may be shown again. Runs end without telling (they raise, they are cancelled, they are never resumed), so sessions
-are also closed when there are too many: the one that was used least recently goes first.
+are also closed when they were idle for long, or when there are too many: least recently used first.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -24,6 +25,7 @@ from recalld_protocol.endpoints import Endpoints
 
 WAIT_SECONDS = 0.03  # of a model request of some seconds, for a recall that is nearly there
 MAX_CONVERSATIONS = 128  # at a time; each holds a socket and its two descriptors, of usually 1,024
+IDLE_SECONDS = 1_800.0  # a person's pause; a conversation that goes on after it opens a new session
 MAX_CALLS = 256  # under way in one conversation, where start and end are told apart
 T = TypeVar("T")
 _all: weakref.WeakSet[Conversations] = weakref.WeakSet()
@@ -43,6 +45,8 @@ class Conversation:
 
     def __init__(self, session: AsyncSession, wait_seconds: float) -> None:
         self.session = session
+        self.used_at = 0.0  # by the clock of `Conversations`
+        self.run: Hashable = None  # the run that has it to itself
         self._wait_seconds = wait_seconds
         self._placed = Placed()
         self._lock = threading.Lock()
@@ -101,15 +105,24 @@ class Conversation:
 
 
 class Conversations:
-    """Conversations by key. `host` names the framework to the daemon; `place` is the same for all of them."""
+    """Conversations by key. `host` names the framework to the daemon; `place` is the same for all of them.
+
+    `most`: open at a time; `clock`: monotonic, in seconds.
+    """
 
     def __init__(
-        self, host: str, place: Place, wait_seconds: float = WAIT_SECONDS, most: int = MAX_CONVERSATIONS
+        self,
+        host: str,
+        place: Place,
+        wait_seconds: float = WAIT_SECONDS,
+        most: int = MAX_CONVERSATIONS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host = host
         self._place = place
         self._wait_seconds = wait_seconds
         self._most = most
+        self._clock = clock
         self._open: OrderedDict[Hashable, Conversation] = OrderedDict()
         self._lock = threading.RLock()
         _all.add(self)
@@ -120,14 +133,29 @@ class Conversations:
     def of(self, key: Hashable) -> Conversation:
         """The conversation of this key; opens one for up to 40 ms, once."""
         with self._lock:
-            if (known := self._open.get(key)) is not None:
-                self._open.move_to_end(key)
-                return known
-            while len(self._open) >= self._most:
-                self._open.popitem(last=False)[1].session.close()
-            opened = Conversation(AsyncSession(self._host, **self._place), self._wait_seconds)
-            self._open[key] = opened
-            return opened
+            known = self._open.get(key)
+            if known is None:
+                self._make_room()
+                known = self._open[key] = Conversation(AsyncSession(self._host, **self._place), self._wait_seconds)
+            self._open.move_to_end(key)
+            known.used_at = self._clock()
+            return known
+
+    def claim(self, key: Hashable, run: Hashable) -> Hashable:
+        """The key under which this run goes on: `key`, unless another run has that conversation to itself just now."""
+        with self._lock:
+            conversation = self.of(key)
+            if conversation.run not in (None, run):
+                return (key, run)
+            conversation.run = run
+            return key
+
+    def release(self, key: Hashable, run: Hashable) -> None:
+        """The run is over. What it had for itself alone is closed."""
+        with self._lock:
+            if (known := self._open.get(key)) is not None and known.run == run:
+                known.run = None
+            self.forget((key, run))
 
     @quiet(lambda: None)
     def forget(self, key: Hashable) -> None:
@@ -141,6 +169,14 @@ class Conversations:
         """Close all sessions. A conversation that goes on opens a new one."""
         for key in list(self._open):
             self.forget(key)
+
+    def _make_room(self) -> None:
+        while self._open:
+            oldest = next(iter(self._open.values()))
+            if len(self._open) < self._most and self._clock() - oldest.used_at < IDLE_SECONDS:
+                return
+            self._open.popitem(last=False)
+            oldest.session.close()
 
 
 def _after_fork() -> None:
