@@ -52,13 +52,13 @@ def kind_of(path: str) -> str | None:
 
 
 def kind_below(root: Root, path: str) -> str | None:
-    """How a file below a root is to be parsed: as the root says, where that can be, else as `kind_of` tells.
-
-    Raises OSError.
+    """How a file below a root is to be parsed: as the root says, where that can be, else as `kind_of` tells; None: it
+    is not read there. Raises OSError.
     """
     if root.kind and (root.is_file or PurePath(path).suffix.lower() in suffixes_of(root.kind)):
         return root.kind
-    return kind_of(path)
+    kind = kind_of(path)
+    return kind if kind and root.reads(path, kind, kind in kinds.DOCUMENTS) else None
 
 
 def all_kinds() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -97,6 +98,8 @@ class Root:
     to all. Else `project_scope` says whether files in a git work tree belong to that project, or to everybody.
     `kind`: how its file is read, or those of its files whose suffix that kind has; "": told by looking at each.
     `is_file`: it is one file, also while it is away; None: what is there tells.
+    `only`: of its files those of these kinds are read; (): of all. `notes`: documents too, in a directory of this name
+    that lies in one right below the root.
     """
 
     path: Path
@@ -104,3 +107,14 @@ class Root:
     project_scope: bool = False
     kind: str = ""
     is_file: bool | None = None
+    only: tuple[str, ...] = ()
+    notes: str = ""
+
+    def reads(self, path: str, kind: str, is_document: bool) -> bool:
+        """Whether a file below it is read, if it is of that kind."""
+        if not self.only or kind in self.only:
+            return True
+        if not self.notes or not is_document:
+            return False
+        below = os.path.relpath(path, os.path.abspath(os.path.expanduser(self.path))).split(os.sep)
+        return len(below) > 2 and below[1] == self.notes
