@@ -18,7 +18,7 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
+from . import install, ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
@@ -39,6 +39,8 @@ COMMANDS: tuple[Command, ...] = (
     train.COMMAND,
     versions.VERSIONS,
     versions.ROLLBACK,
+    install.INSTALL,
+    install.UNINSTALL,
 )
 TIMEOUT_SECONDS = 2.0
 TIMEOUT_LIMIT = 3600.0  # seconds; more is a mistake
@@ -97,7 +99,7 @@ def build_parser(width: int | None = None) -> Parser:
             usage=f"recallctl {command.usage}",
             help=command.summary,
             description=command.teaches,
-            epilog=f"example:\n  {command.example}\n\n{EXIT_CODES}",
+            epilog=f"example:\n  {command.example}\n\n{command.exit_codes}",
             formatter_class=formatter,
             allow_abbrev=False,
         )

@@ -32,6 +32,14 @@ exit codes:
   4    nothing is known of that id
   130  interrupted
 """
+HOST_EXIT_CODES = """\
+exit codes:
+  0    done; all is well
+  1    a file or an entry is not as it should be: the line says how to mend it
+  2    usage
+  3    no daemon, and one is needed
+  130  interrupted
+"""
 
 
 class Fault(Exception):
@@ -63,6 +71,7 @@ class Command:
     example: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace, Daemon, Screen], int]
+    exit_codes: str = EXIT_CODES
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:

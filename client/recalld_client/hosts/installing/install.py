@@ -8,13 +8,13 @@ whenever this is interrupted, what is on disk can be undone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from recalld_protocol.hook_http import HttpHook, make_http_hook, read_http_hook
+from recalld_protocol.hook_http import HttpHook, http_hook_file, make_http_hook, read_http_hook
 
 from . import files
 from .entries import FORMS, SINCE_HTTP, Form, Version, Way
@@ -56,6 +56,15 @@ def at_version(way: Way, version: Version | None) -> Way:
     return replace(way, version=version, http=None if old else way.http)
 
 
+def same_python(way: Way, ours: Iterable[tuple[str, object]]) -> Way:
+    """Where ours runs by this interpreter under another name, the name stays: Codex trusts a line, not a hook."""
+    for _, handler in ours:
+        python = next(iter(command_of(handler)), "")
+        if python and os.path.realpath(python) == os.path.realpath(way.python):
+            return replace(way, python=python)
+    return way
+
+
 def install(place: Place, way: Way, env: Mapping[str, str], *, dry_run: bool = False) -> Outcome:
     """Raises FileFault, EndpointError."""
     if place.scope == "user":
@@ -67,9 +76,14 @@ def install(place: Place, way: Way, env: Mapping[str, str], *, dry_run: bool = F
 
 def uninstall(place: Place, env: Mapping[str, str], *, dry_run: bool = False) -> Outcome:
     """Raises FileFault, EndpointError."""
+    notebook = Notebook(env)
     if place.host == "opencode":
-        return _again(lambda: _uninstall_plugin(place, Notebook(env), dry_run))
-    return _again(lambda: _uninstall_entries(place, FORMS[place.host], Notebook(env), dry_run))
+        return _again(lambda: _uninstall_plugin(place, notebook, dry_run))
+    known = place.host in notebook.hosts()
+    outcome = _again(lambda: _uninstall_entries(place, FORMS[place.host], notebook, dry_run))
+    if place.host == "claude-code" and known and not dry_run and place.host not in notebook.hosts():
+        http_hook_file(env).unlink(missing_ok=True)  # nobody asks by HTTP any more: the daemon closes the port
+    return outcome
 
 
 # ---------------------------------------------------------------- entries in a settings file
@@ -77,10 +91,10 @@ def uninstall(place: Place, env: Mapping[str, str], *, dry_run: bool = False) ->
 
 def _install_entries(place: Place, form: Form, way: Way, notebook: Notebook, dry_run: bool) -> Outcome:
     found = files.look(place.path)
-    text, note = _text(found), notebook.of(found.path)
+    text, note = text_of(found), notebook.of(found.path)
     mode = _narrower(found, note, way.http is not None)
     with _naming(found.path):
-        entries = form.entries(_by_the_same_python(way, text, form))
+        entries = form.entries(same_python(way, ours_in(text, form)))
         current = found.data is not None and is_current(text, form, entries)
         if current and mode in (None, found.mode):
             return Outcome(place, "unchanged", text, text)
@@ -111,18 +125,9 @@ def _install_entries(place: Place, form: Form, way: Way, notebook: Notebook, dry
     return told
 
 
-def _by_the_same_python(way: Way, text: str, form: Form) -> Way:
-    """Where ours runs by this interpreter under another of its names, the name stays: Codex trusts a line, not a hook."""
-    for _, handler in ours_in(text, form):
-        python = next(iter(command_of(handler)), "")
-        if python and os.path.realpath(python) == os.path.realpath(way.python):
-            return replace(way, python=python)
-    return way
-
-
 def _uninstall_entries(place: Place, form: Form, notebook: Notebook, dry_run: bool) -> Outcome:
     found = files.look(place.path)
-    text, note = _text(found), notebook.of(found.path)
+    text, note = text_of(found), notebook.of(found.path)
     with _naming(found.path):
         bare = _bare(text, form, note, found) if found.data is not None else text
         ours = (note is not None and note.created) or form.fresh is not None
@@ -242,7 +247,7 @@ def _naming(path: Path) -> Iterator[None]:
         raise FileFault(f"{path}, {error}: {remedy}") from None
 
 
-def _text(found: Found) -> str:
+def text_of(found: Found) -> str:
     """Raises FileFault."""
     data = (found.data or b"").removeprefix(BOM)
     try:

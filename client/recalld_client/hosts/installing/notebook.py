@@ -50,6 +50,10 @@ class Notebook:
         """Raises FileFault."""
         return self._read().get(str(path))
 
+    def hosts(self) -> set[str]:
+        """Of which any note is left. Raises FileFault."""
+        return {note.host for note in self._read().values()}
+
     def write(self, path: Path, note: Note | None) -> None:
         """None: there is nothing to undo any more. Raises FileFault."""
         notes = self._read()
