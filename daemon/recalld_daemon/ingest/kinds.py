@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recalld_daemon.ingest import (, whatsapp
+from recalld_daemon.ingest import (
     chatgpt,
     claude_ai,
     codex_rollout,
@@ -18,6 +18,7 @@ from recalld_daemon.ingest import (, whatsapp
     gemini_chats,
     rewound,
     transcript,
+    whatsapp,
 )
 from recalld_daemon.ingest.records import Progress, Withdrawn
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
