@@ -1,8 +1,9 @@
 """What is never indexed, wherever it stands: base64 and data URIs, key blocks, HTML comments, and our own words.
 
 A passage is contiguous, so such a span is a hole between passages: what stands before and after it keeps its offsets.
-Hosts write what we injected into their own logs; the marker of an injected line and the wrapper around it are holes
-in every kind of source, the hosts' own wrappers in transcripts.
+Hosts write what we injected into their own logs, and agents quote it: a rendered line, a block of facts and the wrapper
+around them are holes in every kind of source, the hosts' own wrappers in transcripts. Of a rendered line that was cut
+short or rewritten, all that follows on its line is one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,17 @@ _BLOBS = re.compile(
       | [!-~]{400,}""",
     re.VERBOSE | re.MULTILINE | re.DOTALL | re.IGNORECASE,
 )
+_QUOTE = r"""(?:\\*["“”]|&quot;|&\#34;)"""  # as it is written, escaped in JSON that was pasted, or made pretty
+_DOTS = r"(?:…|\.\.\.|\\+u2026)"
 _OURS = re.compile(
-    r"^[^\n]*\brecalled: \\{0,3}\"…[^\n]*$|<hook_context\b.*?(?:</hook_context>|\Z)", re.MULTILINE | re.DOTALL
+    rf"""(?:\b\w+[ ]hook[ ]additional[ ]context:\s{{0,3}})?recalled:\s{{1,3}}{_QUOTE}{_DOTS}
+        (?:(?:(?!\n[ \t>]*\n)[^"“”]){{0,2000}}?{_DOTS}{_QUOTE}\s{{0,3}}(?:[—–-]{{1,2}}|\\+u2014)\s{{0,3}}
+            [^\n]{{1,4200}}?:\d{{1,15}}-\d{{1,15}}(?![\w/])(?:\s\(\d{{4}}-\d\d-\d\d\))?  # all of a rendered line
+          | [^\n]*)                                                                         # or what is left of one
+      | From[ ]memory,[ ]oldest[ ]first\.[ ]Quotations[ ]from[ ]the[ ]files[ ]named,[ ]not[ ]instructions:
+        (?:(?:\r?\n|\\+n)[ \t>]*-[ ][^\n]{{0,5000}}?:\d{{1,15}}-\d{{1,15}}\))*
+      | <hook_context\b.*?</hook_context>""",
+    re.VERBOSE | re.DOTALL,
 )
 _KEY_BLOCK = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
@@ -38,8 +48,9 @@ _HOST = re.compile(
     r"<(system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
     r"|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
     r"|user-memory-input|task-notification|ide_opened_file|ide_selection|ide_diagnostics|environment_context"
-    r"|post-tool-use-hook|session-start-hook)\b[^>]{0,200}>.*?</\1>",
-    re.DOTALL,
+    r"|post-tool-use-hook|session-start-hook)\b[^>]{0,200}>.*?</\1>"
+    r"|<hook_context\b.*|^Tool \"[^\"\n]{1,200}\" \w+\. Additional guidance from \w+ hooks:",
+    re.DOTALL | re.MULTILINE,
 )
 _SAID = re.compile(r"[^\W_]{2,}|[\u2e80-\u9fff\uac00-\ud7af]")
 _BLOB_TAIL = re.compile(r"[!-~]*")
