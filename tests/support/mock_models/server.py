@@ -1,4 +1,4 @@
-"""The stand-ins' one socket: a loopback HTTP server in a thread, which answers by the script and keeps what was asked."""
+"""The stand-ins' one socket: a loopback HTTP server in a thread that answers by the script and keeps what was asked."""
 
 from __future__ import annotations
 
