@@ -66,7 +66,8 @@ def run_install(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> 
 def run_uninstall(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
     try:
         env = environment(options)
-        outcome = uninstall(place_of(options.host, options.scope, env, project_of(options)), env, dry_run=options.dry_run)
+        place = place_of(options.host, options.scope, env, project_of(options))
+        outcome = uninstall(place, env, dry_run=options.dry_run)
     except (FileFault, NoHome, ProtocolError) as error:
         raise Fault(str(error)) from None
     _tell(options, screen, outcome, list(outcome.notes))

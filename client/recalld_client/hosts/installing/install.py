@@ -130,7 +130,7 @@ def _uninstall_entries(place: Place, form: Form, notebook: Notebook, dry_run: bo
     text, note = text_of(found), notebook.of(found.path)
     with _naming(found.path):
         bare = _bare(text, form, note, found) if found.data is not None else text
-        ours = (note is not None and note.created) or form.fresh is not None
+        ours = note.created if note is not None else form.fresh is not None
         gone = found.data is not None and bare != text and ours and is_bare(bare, form)
     if bare == text:
         if not dry_run:
