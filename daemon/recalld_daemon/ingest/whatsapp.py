@@ -20,8 +20,8 @@ from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.lines import Line, read_lines
 from recalld_daemon.ingest.offsets import REPLACEMENT, char_starts, plain_text
 from recalld_daemon.ingest.passages import Stretch, passages
+from recalld_daemon.ingest.records import Progress
 from recalld_daemon.ingest.tally import MOST_NAMES
-from recalld_daemon.ingest.transcript import Progress
 from recalld_daemon.ingest.whatsapp_dates import DateEvidence, Order, moment_of
 from recalld_daemon.ingest.whatsapp_lines import (
     HEADER,
