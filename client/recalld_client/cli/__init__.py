@@ -18,7 +18,7 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import install, ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
+from . import install, mcp, ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
 from .screen import Screen, open_screen
@@ -41,6 +41,7 @@ COMMANDS: tuple[Command, ...] = (
     versions.ROLLBACK,
     install.INSTALL,
     install.UNINSTALL,
+    mcp.COMMAND,
 )
 TIMEOUT_SECONDS = 2.0
 TIMEOUT_LIMIT = 3600.0  # seconds; more is a mistake
