@@ -17,6 +17,7 @@ from recalld_daemon.observer import Observer
 from recalld_daemon.race import Race
 from recalld_daemon.race_events import Offer, RaceLimits
 from recalld_daemon.recall.budget import Lengths
+from recalld_daemon.recall.in_prompt import NOTHING, InPrompt, loaded_by
 from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Passage, View
 from recalld_daemon.scopes import project_of
 from recalld_daemon.session import Conversation, Lease
@@ -87,6 +88,7 @@ class LiveSession:
     observer: Observer = field(default_factory=Observer)
     showings: int = 0  # that its observer has yet to hear of
     overheard: bool = False  # it missed something
+    in_prompt: InPrompt = NOTHING  # what its host has loaded
     withheld: set[int] = field(default_factory=set)  # passages that were withheld at random, and are in the log
     settled: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)  # woken when a recall is
 
@@ -247,6 +249,7 @@ class SessionBook:
     def _place(self, live: LiveSession) -> None:
         live.scope_key = project_of(live.hello.project or live.hello.cwd)
         live.scope = self._known_scope(live.scope_key) or GLOBAL_SCOPE
+        live.in_prompt = loaded_by(live.hello.host, live.hello.cwd)
 
     def rescoped(self) -> None:
         """A scope came into being: sessions of that project may see it from now on."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 
 from recalld_daemon.recall.gate_instruction import order_in
 from recalld_daemon.recall.gate_model import FALSE_RATE, Model, model_for, models, shifted, stage_of
@@ -42,6 +43,7 @@ class Context:
     texts: tuple[str, ...] = ()  # the conversation's latest texts, of the user, the assistant and tool calls
     shift: float = 0.0  # log-odds added to the thresholds: the user's own taste
     opened: tuple[str, ...] = ()  # files that the tool call itself reads or writes: the agent has them before it
+    loaded: frozenset[int] = frozenset()  # passages that stand in the agent's prompt anyway
     seen: tuple[frozenset[str], ...] = ()  # words (`words_shown`) of what was shown in this session
     false_rate: float = FALSE_RATE  # of boundaries where nothing fits, the share that may get something
     habits: Habits = NO_HABITS
@@ -122,6 +124,8 @@ def _thin(wanted: Wanted) -> str:
 def _known(passage: Passage, context: Context, said: frozenset[Gram]) -> str:
     if passage.id in context.shown:
         return "stopped: already shown in this session"
+    if passage.id in context.loaded:
+        return f"stopped: {PurePath(passage.path).name[:60]} stands in the agent's prompt anyway"
     for path in context.opened:
         if path and (passage.path == path or passage.path.endswith("/" + path.lstrip("./"))):
             return f"stopped: the agent itself opens {path[-60:]}"
