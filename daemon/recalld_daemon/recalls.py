@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 
 import trio
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from recalld_daemon.recall.budget import JUDGE, Budget, Costs
 from recalld_daemon.recall.cascade import Recaller
 from recalld_daemon.recall.gate_model import FALSE_RATE
 from recalld_daemon.recall.habituation import NO_HABITS, Habits
+from recalld_daemon.recall.in_prompt import is_own_transcript
 from recalld_daemon.recall.offer import snippets_for
 from recalld_daemon.recall.types import Answer, Candidate, Passage, PassageReader, Query
 from recalld_daemon.recall.withholding import WITHHELD, is_withheld
@@ -177,8 +177,9 @@ class Recalls:
 
     def _judge(self, live: LiveSession, start: StartRecall, context: gate.Context, answer: Answer) -> Judged:
         passages = self._reader.passages(gate.depth_of(answer))
-        others = [passage for passage in passages if PurePath(passage.path).stem != live.id]
-        context = dataclasses.replace(context, seen=live.seen)  # what was shown since the recall began too
+        others = [passage for passage in passages if not is_own_transcript(passage.path, live.id)]
+        loaded = frozenset(passage.id for passage in others if live.in_prompt.holds(passage))
+        context = dataclasses.replace(context, seen=live.seen, loaded=loaded)  # seen: since the recall began too
         decision = gate.decide(answer, others, context)
         snippets = snippets_for(decision.passed, passages, start.query)[: self._settings.max_snippets]
         passing = frozenset(c.passage for c in answer.candidates if passes_but_for_known(c))
