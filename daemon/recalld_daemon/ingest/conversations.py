@@ -15,7 +15,7 @@ from typing import BinaryIO, TypeVar
 from msgspec import Raw
 
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.json_elements import Element, Elements
+from recalld_daemon.ingest.json_elements import Elements
 from recalld_daemon.ingest.json_literals import inner_span, is_string, pieces, sound
 from recalld_daemon.ingest.offsets import REPLACEMENT
 from recalld_daemon.ingest.passages import Stretch, passages
@@ -30,13 +30,17 @@ LATEST = 4e9  # epoch seconds, 2096; a number above is milliseconds
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A string literal that holds words. most: bytes of it that are read."""
+    """A string literal that holds words. most: bytes of it that are read. within: bytes between its quotes, half open,
+    that are the words; None: all. host: hosts' wrappers are holes."""
 
     literal: Raw
     heading: str
     speaker: str
     written_at: float | None
     most: int | None = None
+    within: tuple[int, int] | None = None
+    least_words: int = LEAST_WORDS
+    host: bool = False
 
 
 def opening_of(*keys: str) -> re.Pattern[bytes]:
@@ -64,34 +68,39 @@ def read_conversations(
             continue
         if bad := _invalid(element.raw, element.value[0]):
             yield FileProblem(line=0, text=f"conversation at byte {element.start}: {bad} invalid bytes replaced")
-        yield from _passages(element, said)
+        whole, conversation = element.value
+        yield from passages_of(element.start, element.raw, whole, said(conversation))
 
 
-def _passages(
-    element: Element[tuple[bytes, T]], said: Callable[[T], Iterable[Said | FileProblem]]
+def passages_of(
+    start: int, raw: bytes, whole: bytes, said: Iterable[Said | FileProblem]
 ) -> Iterator[ParsedPassage | FileProblem]:
-    whole, conversation = element.value
+    """What was said, in the order of the file, after the problems. start: byte of the file where `raw` begins; whole:
+    as many bytes, of which the literals were cut."""
     found: list[tuple[int, int, Said]] = []
-    for item in said(conversation):
+    for item in said:
         if isinstance(item, FileProblem):
-            yield FileProblem(line=0, text=f"conversation at byte {element.start}: {item.text}")
+            where = f"conversation at byte {start}: " if start else ""
+            yield FileProblem(line=0, text=where + item.text)
         elif is_string(item.literal):
-            found.append((*inner_span(whole, item.literal), item))
-    found.sort(key=lambda one: one[0])  # a tree's path may be written in any order; passages come in the file's
-    for start, end, item in found:
-        yield from spoken(element.start + start, element.raw[start:end], item)
+            first, last = inner_span(whole, item.literal)
+            if item.within is not None:
+                first, last = first + item.within[0], first + item.within[1]
+            found.append((first, last, item))
+    found.sort(key=lambda one: one[0])  # a tree's path may be written in any order
+    for first, last, item in found:
+        yield from _spoken(start + first, raw[first:last], item)
 
 
-def spoken(start: int, raw: bytes, item: Said) -> Iterator[ParsedPassage]:
-    """The passages of what lies between a literal's quotes, which begins at byte `start` of the file."""
-    most = len(raw) if item.most is None else item.most
+def _spoken(start: int, raw: bytes, item: Said) -> Iterator[ParsedPassage]:
+    """The passages of words that begin at byte `start` of the file."""
     for first, last in pieces(raw):
-        if first >= most:
+        if item.most is not None and first >= item.most:
             return
         yield from passages(
             Stretch(
                 start + first, raw[first:last], "json", item.heading, item.speaker, item.written_at,
-                least_words=LEAST_WORDS,
+                host=item.host, least_words=item.least_words,
             )
         )  # fmt: skip
 
