@@ -16,6 +16,7 @@ from recalld_daemon.ingest import (
     codex_rollout,
     copilot_events,
     gemini_chats,
+    letta,
     rewound,
     transcript,
     whatsapp,
@@ -70,6 +71,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
         Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),
+        Kind("letta", (".af",), letta.is_letta, letta.parse_letta, "Letta agent file"),
         Kind("whatsapp", (".txt",), whatsapp.is_whatsapp, whatsapp.parse_whatsapp, "WhatsApp chat"),
     )
 }  # fmt: skip
