@@ -9,8 +9,6 @@ and not again until the cause is another one or all was well in between. How it 
 The first rules of `recalld_protocol.endpoints` are repeated here, in bytes; a test holds both against each other.
 """
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]  # `signal` would import enum
 import _socket
 import posix
@@ -77,10 +75,10 @@ def _run(arguments: list[str], env: dict[bytes, bytes]) -> None:
         _healed(env)
 
 
-def _read_all() -> bytes:
+def _read_all(file: int = 0) -> bytes:
     """All of standard input, so that the host never writes into a closed pipe. Raises Trouble when it is too much."""
     parts, size = [], 0
-    while part := posix.read(0, CHUNK):
+    while part := posix.read(file, CHUNK):
         size += len(part)
         parts.append(part)
         if size > PAYLOAD_LIMIT:
