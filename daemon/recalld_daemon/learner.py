@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +34,7 @@ from recalld_daemon.online_kept import (
     adapter_of,
     figures_of,
     forget,
+    holds_any,
     keep,
     lessons_of,
     online_key,
@@ -115,6 +116,15 @@ class Learner:
             del self._queue[next(iter(self._queue))]
             self.figures.dropped += 1
         self._begin_work()
+
+    async def unlearn(self, passages: Sequence[int]) -> None:
+        """These are to be forgotten: where the pairs that are replayed hold a vector of theirs, learning begins anew.
+
+        Before their vectors go. Raises StoreError.
+        """
+        ground = self._wanted or self._ground
+        if ground is not None and await trio.to_thread.run_sync(holds_any, self._reader, ground, passages):
+            self.stand_on(replace(ground), True)
 
     async def until_done(self) -> None:
         """Returns when all that came so far was seen to, or waits for a version to stand on."""

@@ -32,6 +32,7 @@ from recalld_daemon.interests import InterestWatch
 from recalld_daemon.learned import PLAIN, Learned
 from recalld_daemon.lessons import Ground
 from recalld_daemon.paths import Home
+from recalld_daemon.purging import purge_indexes
 from recalld_daemon.recall.adapted import AdaptedEncoder
 from recalld_daemon.recall.adapter import Adapter
 from recalld_daemon.recall.budget import Costs
@@ -319,6 +320,14 @@ class Memory:
                 log.warning("the index of before was not saved: %s", error)
             finally:
                 old.close()
+
+    async def purge_indexes(self) -> None:
+        """What was forgotten is in none of their files any more. Raises OSError, StoreError."""
+        while self.catalogue is None:  # it is being opened from those files
+            await trio.sleep(0.05)
+        async with self._one_at_a_time:
+            await self._close_retired()
+            await self._turn(partial(purge_indexes, self.home.index, self.reader, self.index, self.catalogue))
 
     # ------------------------------------------------------------ small
 

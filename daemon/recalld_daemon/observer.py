@@ -83,11 +83,18 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What these showed is forgotten: nothing is made of them any more."""
+
+    impressions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The session is over."""
 
 
-Event = Shown | ToolStarted | Said | Heard | BoundaryPassed | Missed | Closed
+Event = Shown | ToolStarted | Said | Heard | BoundaryPassed | Missed | Forgotten | Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,10 @@ class Observer:
             case Missed():
                 for watch in self._watches.values():
                     watch.unclear = True
+                return []
+            case Forgotten(impressions):
+                for id in impressions & self._watches.keys():
+                    del self._watches[id]
                 return []
             case Closed():
                 return self._end(list(self._watches.values()), lost=True)

@@ -10,20 +10,26 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+
+import numpy as np
+import safetensors
+import safetensors.numpy
 
 from recalld_daemon.adapters.settings import OnlineSettings, key_of
 from recalld_daemon.adapters.state import notes_of
 from recalld_daemon.extract.rules import RULES
 from recalld_daemon.lessons import RECIPE, Ground
-from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable
+from recalld_daemon.recall.adapter import Adapter, AdapterUnreadable, unit
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import StateRecord
 from recalld_daemon.store.writer import Writer
 from recalld_daemon.worker_wire import LearnStepped
 
+SAME = 1 - 1e-3  # cosine beyond which two vectors are of one text, half precision allowed for
+AT_ONCE = 1_024  # passages compared at a time
 STATE, ADAPTER = "online", "online f_Q"  # names in learning_states
 
 log = logging.getLogger(__name__)
@@ -77,6 +83,24 @@ def keep(writer: Writer, encoder: int, key: str, stepped: LearnStepped, at: floa
     with writer.transaction():
         writer.put_state(StateRecord(STATE, encoder, f"{key}:{_checksum(stepped.state)}", stepped.state, at))
         writer.put_state(StateRecord(ADAPTER, encoder, key, stepped.adapter, at))
+
+
+def holds_any(reader: Reader, ground: Ground, passages: Sequence[int]) -> bool:
+    """Whether one of the pairs that were kept to learn on from holds the vector of one of these. Raises StoreError."""
+    state = reader.learning_state(STATE, ground.encoder)
+    if state is None:
+        return False
+    try:
+        tensors = safetensors.numpy.load(state.data)
+    except safetensors.SafetensorError:
+        return True  # nobody can tell
+    held = [rows.reshape(-1, rows.shape[-1]) for name, rows in tensors.items() if name.endswith(".vectors")]
+    rows = np.concatenate(held).astype(np.float32) if held else np.empty((0, ground.dims), np.float32)  # (n, d)
+    for at in range(0, len(passages), AT_ONCE):
+        _, vectors = reader.plain_vectors(passages[at : at + AT_ONCE], ground.encoder, ground.learned.vectors)
+        if len(vectors) and len(rows) and float((rows @ unit(vectors).T).max()) > SAME:
+            return True
+    return False
 
 
 def _checksum(data: bytes) -> str:

@@ -41,6 +41,14 @@ ENDED_SHOWN = 50  # sessions of the log that `recallctl sessions` is told of, be
 Topics = dict[str, dict[str, str | int | float | bool | None]]
 
 
+class Forgetting(Protocol):
+    """Who forgets for good: `forgetting.Forgetting`."""
+
+    async def forget(self, wish: wire.Forget) -> wire.FromDaemon:
+        """Raises StoreError, OSError."""
+        ...
+
+
 class Versioned(Protocol):
     """What is searched, by versions: `memory.Memory`."""
 
@@ -67,6 +75,7 @@ class Answers:
     on_verdict: OnVerdict = nobody_learns
     memory: Versioned | None = None  # set by who made both
     followed: FollowedPaths | None = None  # likewise
+    forgetting: Forgetting | None = None  # likewise
 
     async def answer(self, question: wire.Message, reply: Reply) -> None:
         try:
@@ -97,6 +106,8 @@ class Answers:
                 reply(await self._pack(question))
             case wire.Remember():
                 reply(await self._remember(question))
+            case wire.Forget():
+                reply(await self._forget(question))
             case wire.Feedback():
                 reply(await self._feedback(question))
             case wire.TrainAsk():
@@ -259,6 +270,10 @@ class Answers:
         self.feed.emit("memory.kept", wish.session, path=path, passages=len(ids), scope=project)
         await self.learned(ids)
         return wire.Remembered(memory=path)
+
+    async def _forget(self, wish: wire.Forget) -> wire.FromDaemon:
+        assert self.forgetting is not None, "the answers were given nobody who forgets"
+        return await self.forgetting.forget(wish)
 
     async def _feedback(self, verdict: wire.Feedback) -> wire.FromDaemon:
         at = time.time()

@@ -126,6 +126,8 @@ class Race:
                 self._resumed(boundary, turn)
             case ev.Compacted():
                 self.recalls.new_epoch()
+            case ev.Forgotten(passages):
+                self._forget(passages)
             case ev.Closed():
                 self._close()
             case ev.Tick():
@@ -220,6 +222,14 @@ class Race:
             elif lost and recall.rescoring is not None:
                 recall.rescoring = None
                 self._rescore(recall)
+
+    def _forget(self, passages: frozenset[int]) -> None:
+        """What the client holds of them is withdrawn; what it shows just now it shows."""
+        for recall in self.recalls:
+            if recall.lose(passages):
+                if recall.rescoring is None:
+                    self._offer(recall, recall.best)
+                self._drop_if_emptied(recall, "what it found was forgotten")
 
     def _close(self) -> None:
         for recall in self.recalls:
@@ -331,7 +341,8 @@ class Race:
         """These were shown at boundary `number`; the rest of it is void. What runs has an heir, if none waits."""
         timing, shown = recall.timing_at(number), [recall.out[id] for id in ids]
         running = recall.phase is Phase.RUNNING
-        heir = recall.heir(self.recalls.new_id(), max(number, self.boundary)) if running and self._room() else None
+        alone = self.recalls.waiting() is None  # nobody waits for the place of one that was shown
+        heir = recall.heir(self.recalls.new_id(), max(number, self.boundary)) if running and alone else None
         self.recalls.remember(offer.passage for offer, _ in shown)
         self.recalls.tokens += sum(offer.tokens for offer, _ in shown)
         self._do(ev.Delivered(recall.id, ids, timing, number, shown[0][1]))
@@ -341,10 +352,6 @@ class Race:
         self.recalls.end(recall, Step.TAKE, timing)
         if heir:
             self.recalls.add(heir)
-
-    def _room(self) -> bool:
-        """Whether nobody waits for the place of a recall that was shown."""
-        return self.recalls.waiting() is None
 
     def _pass_boundary(self, number: int) -> None:
         """A number that repeats or goes back is an old report: it makes nothing older."""
@@ -386,9 +393,9 @@ class Race:
             self._do(ev.Dropped(recall.id, reason))
         self.recalls.end(recall, Step.LAPSE, "stale")
 
-    def _drop_if_emptied(self, recall: Recall) -> None:
+    def _drop_if_emptied(self, recall: Recall, why: str = "a new turn came, and none of it is of use there") -> None:
         if recall.phase is Phase.PENDING and not recall.best:
-            self._do(ev.Dropped(recall.id, "stale: a new turn came, and none of it is of use there"))
+            self._do(ev.Dropped(recall.id, f"stale: {why}"))
             self.recalls.end(recall, Step.LAPSE, "stale")
 
     def _do(self, instruction: ev.Instruction) -> None:

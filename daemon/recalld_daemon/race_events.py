@@ -108,6 +108,13 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """These passages are forgotten: nothing of them may be shown any more."""
+
+    passages: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The session is over: the client said so, or its lease ran out."""
 
@@ -119,7 +126,7 @@ class Tick:
 
 Event = (
     TurnBegan | ToolStarted | ToolEnded | BoundaryReached | OutboxAsked | AnswerReady
-    | RecallFailed | Rescored | Resumed | Compacted | Closed | Tick
+    | RecallFailed | Rescored | Resumed | Compacted | Forgotten | Closed | Tick
 )  # fmt: skip
 
 

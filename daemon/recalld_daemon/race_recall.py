@@ -139,6 +139,14 @@ class Recall:
         self.held = False
         self.rescoring = None
 
+    def lose(self, passages: frozenset[int]) -> bool:
+        """Nothing of these passages is offered any more; returns whether anything was."""
+        out = {id: held for id, held in self.out.items() if held[0].passage not in passages}
+        best = tuple(offer for offer in self.best if offer.passage not in passages)
+        lost = len(out) < len(self.out) or len(best) < len(self.best)
+        self.out, self.best = out, best
+        return lost
+
     def join(self, turn: int, calls: tuple[str, ...], context: int, due: bool) -> None:
         """Serve this turn or these calls too, whose question is the same: it fits the context they came in."""
         self.context = context

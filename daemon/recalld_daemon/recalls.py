@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,6 +61,15 @@ class Judged:
     reason: str
     withheld: list[Pending] = dataclasses.field(default_factory=list)
 
+    def without(self, passages: Collection[int]) -> Judged:
+        """What is left of it when these are forgotten."""
+        return dataclasses.replace(
+            self,
+            passages=[passage for passage in self.passages if passage.id not in passages],
+            offers=[pending for pending in self.offers if pending.offer.passage not in passages],
+            withheld=[pending for pending in self.withheld if pending.offer.passage not in passages],
+        )
+
 
 class _Judging:
     """One recall's judgements. What is `closed` is judged in the recall's own thread, before the answer is out."""
@@ -97,6 +107,8 @@ class Recalls:
         self._ended = ended
         self._limiter = trio.CapacityLimiter(JUDGING_THREADS)
         self.active = 0
+        self.forgotten: set[int] = set()  # passages that a recall under way may have found before they were forgotten
+        self._forgettings = 0
         self._idle = trio.Event()
         self._idle.set()
 
@@ -123,6 +135,8 @@ class Recalls:
             self.active -= 1
             if not self.active:
                 self._idle.set()
+            if not self.active and not self._forgettings:
+                self.forgotten.clear()
 
     async def _recall(self, live: LiveSession, start: StartRecall, began: float) -> None:
         if not start.query.text:
@@ -193,7 +207,20 @@ class Recalls:
         reason = decision.reason if offers or not withheld else WITHHELD
         return Judged(answer, passages, offers, passing, reason, withheld)
 
+    @contextmanager
+    def forgetting(self, passages: Collection[int]) -> Iterator[None]:
+        """From now on until the recalls are over that began before the end, nothing of these is offered or logged."""
+        self.forgotten.update(passages)
+        self._forgettings += 1
+        try:
+            yield
+        finally:
+            self._forgettings -= 1
+            if not self.active and not self._forgettings:
+                self.forgotten.clear()
+
     def _answer(self, live: LiveSession, start: StartRecall, judged: Judged, began: float, final: bool) -> None:
+        judged = judged.without(self.forgotten) if self.forgotten else judged
         stage, recall = judged.answer.stage, live.now_of(start.recall)
         trace = live.traces.get(recall)
         if trace is not None:

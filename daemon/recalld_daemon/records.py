@@ -9,6 +9,7 @@ import msgspec
 
 from recalld_daemon.book import Pending, Trace
 from recalld_daemon.recall.explain import rows_of
+from recalld_daemon.recall.quotes import Quotes
 from recalld_daemon.store.rows import ImpressionRecord, Outcome, RecallRecord, SessionRecord
 from recalld_daemon.store.writer import Writer
 from recalld_protocol import messages as wire
@@ -37,6 +38,16 @@ def explained(record: RecallRecord, trace: Trace) -> RecallRecord:
         candidates=rows_of(candidates, trace.passages),
     )  # fmt: skip
     return dataclasses.replace(record, explain=msgspec.msgpack.encode(detail))
+
+
+def without(explain: bytes, names: frozenset[str], quotes: Quotes) -> bytes:
+    """An explanation without the passages of these paths, as shown, and without what its question quotes of them."""
+    if not explain:
+        return explain
+    why = msgspec.msgpack.decode(explain, type=wire.Why)
+    kept = [candidate for candidate in why.candidates if candidate.path not in names]
+    told = msgspec.structs.replace(why, cause=quotes.mask(why.cause), query=quotes.mask(why.query), candidates=kept)
+    return msgspec.msgpack.encode(told)
 
 
 def impression_of(

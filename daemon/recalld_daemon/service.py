@@ -28,6 +28,7 @@ from recalld_daemon.config import Config
 from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
 from recalld_daemon.followed_paths import FollowedPaths, roots_followed
+from recalld_daemon.forgetting import Forgetting
 from recalld_daemon.habits import HabitWatch
 from recalld_daemon.hooks.serving import Hooks
 from recalld_daemon.journal import Journal
@@ -42,7 +43,7 @@ from recalld_daemon.paths import Home
 from recalld_daemon.questions import Answers, Reply, Topics
 from recalld_daemon.race_events import RaceLimits
 from recalld_daemon.recalls import Recalls, Settings
-from recalld_daemon.records import keep_session
+from recalld_daemon.records import keep_session, without
 from recalld_daemon.sockets import Sockets, TcpBinding, open_sockets
 from recalld_daemon.sources import roots_of
 from recalld_daemon.store.errors import StoreError
@@ -134,6 +135,7 @@ class Service:
             async with open_sockets(self._endpoints, self._tcp()) as sockets:
                 memory = await trio.to_thread.run_sync(Memory.open, self._home)
                 try:
+                    await trio.to_thread.run_sync(memory.writer.resume_forgetting, without)
                     async with trio.open_nursery() as nursery:
                         parts = self._parts(sockets, memory, nursery)
                         self._start(parts, nursery)
@@ -194,6 +196,11 @@ class Service:
         answers.followed = FollowedPaths(
             memory.reader, memory.writer, memory.turns, config, feed, lambda: memory.ingest
         )
+        answers.forgetting = forgetting = Forgetting(
+            memory, journal, book, desk, learner, answers.followed, feed,
+            frozenset(os.path.abspath(root.path) for root in self._roots),
+        )  # fmt: skip
+        nursery.start_soon(forgetting.serve)
         answers.topics = partial(self._topics, parts)
         return parts
 

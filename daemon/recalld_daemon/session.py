@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from recalld_daemon.ingest.redact import redact
@@ -89,6 +89,12 @@ class Conversation:
         """The agent has lost what it was shown and what it did; what the user wants of it stands in its summary."""
         self._shown.clear()
         self._tools.clear()
+
+    def mask(self, masked: Callable[[str], str]) -> None:
+        """Something was forgotten: what these texts quote of it is not said again by us."""
+        self._user, self._assistant = masked(self._user), masked(self._assistant)
+        self._tools = deque(map(masked, self._tools), maxlen=RECENT_TOOLS)
+        self._shown = deque(map(masked, self._shown), maxlen=RECENT_SHOWN)
 
     def texts(self) -> tuple[str, ...]:
         """What the agent has before it, newest of each kind: what need not be recalled. About 20 KB at most."""

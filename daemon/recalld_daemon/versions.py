@@ -96,6 +96,16 @@ def index_directory(root: Path, encoder: int, vectors: int) -> Path:
     return root / (f"encoder-{encoder}" if vectors == FROZEN else f"encoder-{encoder}-v{vectors}")
 
 
+def index_directories(root: Path, reader: Reader) -> list[Path]:
+    """Those of finished snapshots, and of such as are not known any more. Raises StoreError."""
+    found = [(entry, match) for entry in _entries(root) if (match := _INDEX.fullmatch(entry.name))]
+    return [
+        entry
+        for entry, match in found
+        if (version := reader.version(int(match[1]), int(match[2] or FROZEN))) is None or version.state == "ready"
+    ]
+
+
 def sweep_indexes(root: Path, reader: Reader) -> list[str]:
     """Delete the indexes of snapshots that the store does not have any more; returns their names.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
@@ -18,6 +19,7 @@ from recalld_daemon import observer as ob
 from recalld_daemon.book import LiveSession, Trace
 from recalld_daemon.events import EventFeed
 from recalld_daemon.journal import Journal
+from recalld_daemon.store.errors import NoSuchRow
 from recalld_daemon.store.rows import ImpressionRecord
 from recalld_daemon.store.writer import Writer
 
@@ -128,4 +130,5 @@ def _observe(happened: Sequence[Happened]) -> list[Told]:
 
 
 def _keep(verdict: ob.Verdict, at: float, key: str, writer: Writer) -> None:
-    writer.record_feedback(verdict.impression, verdict.verdict, at=at, key=key)
+    with suppress(NoSuchRow):  # what it is of was forgotten meanwhile
+        writer.record_feedback(verdict.impression, verdict.verdict, at=at, key=key)

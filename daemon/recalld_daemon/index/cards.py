@@ -156,17 +156,29 @@ class CardTable:
         with self._changing:
             self._table = self._table.without(np.asarray(ids, np.int64))
 
+    def drop_speakers(self) -> None:
+        """Forget the names of speakers who have no passage any more; their numbers are nobody's."""
+        with self._changing:
+            used = set(np.unique(self._table.rows["speaker"]).tolist())
+            kept = {name: number for name, number in self._speakers.items() if number in used}
+            self._speakers = MappingProxyType(kept)
+
+    def speakers_by_number(self) -> list[str]:
+        """For `restore`; "" where a number is nobody's."""
+        names = {number: name for name, number in self._speakers.items()}
+        return [names.get(number, "") for number in range(1, max(names, default=0) + 1)]
+
     def restore(self, rows: Rows, speakers: Iterable[str]) -> None:
         """Take over a saved state; speakers in the order of their numbers."""
         with self._changing:
-            self._speakers = MappingProxyType({name: number for number, name in enumerate(speakers, 1)})
+            self._speakers = MappingProxyType({name: number for number, name in enumerate(speakers, 1) if name})
             self._table = Table.of(rows)
 
     def _numbers_of(self, names: Sequence[str]) -> list[int]:
         known = dict(self._speakers)
         for name in names:
             if name and name not in known:
-                known[name] = len(known) + 1
+                known[name] = max(known.values(), default=0) + 1
         if len(known) > len(self._speakers):
             self._speakers = MappingProxyType(known)
         return [known[name] if name else 0 for name in names]

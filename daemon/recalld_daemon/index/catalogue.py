@@ -122,6 +122,12 @@ class Catalogue:
             self._saves = write_saved(self.directory, self._saves + 1, self.words, self.cards)
             self._unsaved = 0
 
+    def purge(self) -> None:
+        """Save, so that what was forgotten is in none of the files any more. Raises OSError, like `save`."""
+        with self._changing:
+            self.cards.drop_speakers()
+            self.save()
+
     def restore(self) -> str:
         """Take over what was saved; returns why that can't be done, or ""."""
         with self._changing:

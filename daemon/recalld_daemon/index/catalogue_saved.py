@@ -86,7 +86,7 @@ def sweep(directory: Path, number: int) -> None:
 
 
 def _files(words: WordIndex, cards: CardTable) -> dict[str, bytes]:
-    files = {"cards": cards.rows().tobytes(), SPEAKERS: msgspec.json.encode(list(cards.speakers()))}
+    files = {"cards": cards.rows().tobytes(), SPEAKERS: msgspec.json.encode(cards.speakers_by_number())}
     segment = words.whole()
     if segment is not None:
         files |= {

@@ -123,6 +123,15 @@ class FaissIndex:
             save(self)
             self.unsaved = 0
 
+    def purge(self) -> None:
+        """Save, so that what was removed is in none of the files any more. Raises OSError, like `save`.
+
+        Between the two steps a process that ends leaves torn token files, and the index is built anew.
+        """
+        with self.change_lock:
+            self.token_file.scrub()
+            self.save()
+
     def state(self) -> IndexState:
         scopes = self.scopes
         return IndexState(

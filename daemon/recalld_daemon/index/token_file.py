@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from recalld_daemon.recall.types import TokenBlock
 
 GROW_ROWS = 262_144  # rows by which the files grow (sparsely) at least: 16 MB at 64 dims
+SCRUB_ROWS = 16_384  # rows overwritten at a time: 1 MB at 64 dims
 TAIL_ROWS = 16_384  # rows whose checksum is kept: a torn write is at the end
 SPAN = np.dtype("<u2")
 
@@ -94,6 +95,24 @@ class TokenFile:
             slices = [slice(place.first, place.first + place.length) for place in map(self.places.__getitem__, batch)]
             other.append(batch, [self._tokens[s].tobytes() for s in slices], [self._spans[s] for s in slices])
         return other
+
+    def scrub(self) -> None:
+        """Overwrite with zeros what belongs to no passage: holes, and what was appended and is not counted."""
+        at = 0
+        for first, length in [*sorted(self.places.values()), Place(self.rows, 0)]:
+            for fd, width in self._columns:
+                for row in range(at, first, SCRUB_ROWS):
+                    _write(fd, bytes((min(first, row + SCRUB_ROWS) - row) * width), row * width)
+            at = max(at, first + length)
+        for fd, width in self._columns:  # nobody looks beyond the last row, so the file may be short for a moment
+            size = os.fstat(fd).st_size
+            os.ftruncate(fd, self.rows * width)
+            os.ftruncate(fd, size)
+
+    @property
+    def _columns(self) -> list[tuple[int, int]]:
+        """Each file and its bytes per row."""
+        return list(zip(self._fds, (self.width, 2 * SPAN.itemsize), strict=True))
 
     def checksum(self) -> int:
         """Of the last rows; what was written before them was synced with an earlier save."""

@@ -164,6 +164,12 @@ class Keeping:
         self._forget(gone)
         return len(gone)
 
+    def forgotten(self, gone: Sequence[int], renamed: Sequence[int] = ()) -> None:
+        """The store has forgotten these passages, and extracted anew from those."""
+        self._forget(gone)
+        if self.extracts is not None and renamed:
+            self.extracts.learn(renamed)
+
     def apply(self, difference: Difference, shown: Sequence[str]) -> None:
         """Carry out moves (`shown`: their new shown paths) and removals, all or nothing."""
         gone: list[int] = []
@@ -190,9 +196,13 @@ class Keeping:
         """
         vectors = np.frombuffer(encoded.vectors, dtype="<f2").reshape(len(hashes), -1).astype(np.float16, copy=False)
         with self._writer.transaction():
-            ids = self._writer.put_vectors(
-                space.encoder, FROZEN, hashes, vectors, encoded.tokens, encoded.starts, encoded.ends
+            needed = self._writer.needed(hashes)  # what was forgotten meanwhile must not come back
+            kept = [place for place, hash in enumerate(hashes) if hash in needed]
+            hashes, vectors = [hashes[place] for place in kept], vectors[kept]
+            tokens, starts, ends = (
+                [rows[place] for place in kept] for rows in (encoded.tokens, encoded.starts, encoded.ends)
             )
+            ids = self._writer.put_vectors(space.encoder, FROZEN, hashes, vectors, tokens, starts, ends)
             for other in self._followings:
                 if other.space and other.space.encoder == space.encoder and other.space.key is not None:
                     projected = other.space.key.apply(vectors.astype(np.float32)).astype(np.float16)

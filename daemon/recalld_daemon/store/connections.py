@@ -41,6 +41,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
             db.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
             db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: see `forgetting`
             migrate(db, path)
         except BaseException:
             db.close()

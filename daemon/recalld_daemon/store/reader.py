@@ -19,7 +19,7 @@ from recalld_daemon.store.lexical import LexicalSearch
 from recalld_daemon.store.log_reads import LogReads
 from recalld_daemon.store.passage_reads import PassageReads
 from recalld_daemon.store.rows import Source
-from recalld_daemon.store.texts import is_clean
+from recalld_daemon.store.texts import clean, is_clean
 from recalld_daemon.store.training_reads import TrainingReads
 from recalld_daemon.store.vector_reads import VectorReads
 
@@ -94,6 +94,10 @@ class Reader(VectorReads, PassageReads, ExtractionReads, LogReads, LearningReads
             (under, prefix, prefix[:-1] + "0", state, state, kind, kind),
         )
         return [Source(*row) for row in rows]
+
+    def sources_shown_as(self, shown_path: str) -> list[Source]:
+        """Those that are shown under this path: of two roots there may be several."""
+        return [Source(*row) for row in self._all(f"{_SOURCES} WHERE shown_path = ?", (clean(shown_path),))]
 
     def memory_text(self, path: str) -> str | None:
         """The whole text of a memory (`memory:17`); None once it is forgotten."""

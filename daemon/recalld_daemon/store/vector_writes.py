@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from recalld_daemon.store.errors import StoreError
 from recalld_daemon.store.transactions import Transactions
 
+ORPHANS_PER_TRANSACTION = 1_000  # 7 MB of log
+
+_DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vectors v INDEXED BY vectors_hash
+    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash)
+    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.hash = v.hash)
+    AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.shared = 1 AND s.hash = v.hash) LIMIT ?)"""
 _PUT = "INSERT OR REPLACE INTO vectors(hash, encoder, snapshot, vector, starts, ends, tokens) VALUES (?,?,?,?,?,?,?)"
 
 
@@ -99,6 +105,22 @@ class VectorWrites(Transactions):
             )
             self._changed |= bool(hashes)
             return self._column(f"SELECT id FROM passages WHERE hash IN ({marks})", hashes)
+
+    def needed(self, hashes: Sequence[bytes]) -> set[bytes]:
+        """Those of which a passage, a fact or a shared name is here: it may have gone while they were made."""
+        marks = ",".join("?" * len(hashes))
+        return {
+            hash
+            for table in ("passages WHERE", "facts WHERE", "subjects WHERE shared = 1 AND")
+            for hash in self._column(f"SELECT hash FROM {table} hash IN ({marks})", hashes)
+        }
+
+    def drop_unneeded(self) -> int:
+        """Drop some of the vectors of nothing that is kept; returns how many went, 0: there are no more."""
+        with self.transaction():
+            dropped = self._run(_DROP_ORPHANS, (ORPHANS_PER_TRANSACTION,)).rowcount
+            self._changed |= bool(dropped)
+        return dropped
 
     def _widths(self, encoder: int) -> tuple[int, int]:
         row = self._run("SELECT dims, token_dims FROM encoders WHERE id = ?", (encoder,)).fetchone()

@@ -6,20 +6,12 @@ import sqlite3
 from pathlib import Path
 
 from recalld_daemon.store.followed import FollowedWrites
+from recalld_daemon.store.forgetting import ForgetWrites
 from recalld_daemon.store.learning_writes import LearningWrites
-from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT, LogWrites
-from recalld_daemon.store.memory_writes import MemoryWrites
-from recalld_daemon.store.vector_writes import VectorWrites
-
-ORPHANS_PER_TRANSACTION = 1_000  # 7 MB of log
-
-_DROP_ORPHANS = """DELETE FROM vectors WHERE rowid IN (SELECT v.rowid FROM vectors v INDEXED BY vectors_hash
-    WHERE NOT EXISTS (SELECT 1 FROM passages p WHERE p.hash = v.hash)
-    AND NOT EXISTS (SELECT 1 FROM facts f WHERE f.hash = v.hash)
-    AND NOT EXISTS (SELECT 1 FROM subjects s WHERE s.shared = 1 AND s.hash = v.hash) LIMIT ?)"""
+from recalld_daemon.store.log_writes import RECALLS_KEPT, SESSIONS_KEPT
 
 
-class Writer(MemoryWrites, VectorWrites, LogWrites, LearningWrites, FollowedWrites):
+class Writer(ForgetWrites, LearningWrites, FollowedWrites):
     """One per database and process. Calls may come from any thread, but one at a time."""
 
     def prune(self, *, recalls_kept: int = RECALLS_KEPT, sessions_kept: int = SESSIONS_KEPT) -> int:
@@ -28,7 +20,7 @@ class Writer(MemoryWrites, VectorWrites, LogWrites, LearningWrites, FollowedWrit
         Runs in short transactions. Space in the file is used again; it does not shrink.
         """
         orphans = 0
-        while batch := self._drop_orphans():
+        while batch := self.drop_unneeded():
             orphans += batch
         return orphans + self.prune_log(recalls_kept, sessions_kept)
 
@@ -42,12 +34,6 @@ class Writer(MemoryWrites, VectorWrites, LogWrites, LearningWrites, FollowedWrit
             except sqlite3.DatabaseError:
                 found.append("the full-text index differs from the passages")
         return found
-
-    def _drop_orphans(self) -> int:
-        with self.transaction():
-            dropped = self._run(_DROP_ORPHANS, (ORPHANS_PER_TRANSACTION,)).rowcount
-            self._changed |= bool(dropped)
-        return dropped
 
 
 def open_writer(path: Path) -> Writer:

@@ -39,4 +39,5 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
         db.create_function(name, arguments, function, deterministic=True)
     for number, sql in enumerate(MIGRATIONS[version:], version + 1):
         header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number};"
-        db.executescript(f"BEGIN IMMEDIATE; {sql} {header} COMMIT;")
+        born = "INSERT INTO meta VALUES ('scrubbed', 1);" if number == 1 else ""  # no delete was ever insecure
+        db.executescript(f"BEGIN IMMEDIATE; {sql} {born} {header} COMMIT;")
