@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 from recalld_client.link import Link, Subscription
 from recalld_daemon.demo.private import wait_until_indexed
 from recalld_protocol.endpoints import Endpoints, endpoints
+from recalld_protocol.hook_http import make_http_hook
 from recalld_protocol.messages import Status, StatusAsk
 
 PATIENCE_SECONDS = 60.0  # bounds what would otherwise never end
@@ -55,6 +56,12 @@ class HostedDaemon:
         reply = self.link.request(StatusAsk(), 5.0)
         return reply if isinstance(reply, Status) else None
 
+    def wait_until(self, holds: Callable[[Status], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (status := self.status()) is None or not holds(status):
+            assert time.monotonic() < deadline, status
+            time.sleep(0.05)
+
     @contextmanager
     def stopped(self) -> Iterator[None]:
         """All of its processes that answer hooks, but not the one that stands in front of it for HTTP."""
@@ -73,6 +80,7 @@ def hosted_daemon(home: Path, models: Path, config: str) -> Iterator[HostedDaemo
     environ = {**os.environ, "HOME": str(home), "RECALLD_RUNTIME_DIR": str(runtime)}
     command = [sys.executable, "-m", "recalld_daemon", "run", "--home", str(home / "recalld")]
     command += ["--config", str(home / "recalld.toml"), "--model-cache", str(models), "--no-withholding"]
+    make_http_hook(environ)  # as an earlier `recallctl install` did: a new one is looked for every two seconds
     try:
         with (home / "recalld.log").open("w+b") as log:
             process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stderr=log)
@@ -81,6 +89,7 @@ def hosted_daemon(home: Path, models: Path, config: str) -> Iterator[HostedDaemo
                 with _linked(where, process, home / "recalld.log") as link:
                     daemon = HostedDaemon(home, runtime, process, link, where)
                     wait_until_indexed(daemon, lambda line: None, poll_seconds=0.02)  # type: ignore[arg-type]
+                    daemon.wait_until(lambda status: status.topics["hooks"]["http"] == "serving")
                     yield daemon
             finally:
                 process.terminate()
