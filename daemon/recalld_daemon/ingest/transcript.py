@@ -27,7 +27,7 @@ __all__ = ["Progress", "is_claude_code", "parse_transcript"]
 _TURN = re.compile(rb'"parentUuid"\s*:')
 _SUMMARY = re.compile(rb'"type"\s*:\s*"summary"[^\n]{0,4096}"leafUuid"\s*:')
 _OTHER = re.compile(  # what stands before the first turn, which may be a long way off
-    rb'\{"type":"(?:queue-operation|mode|atis-latch|tools-used|file-history-snapshot|last-prompt|permission-mode)"'
+    rb'\{"type":\s?"(?:queue-operation|mode|atis-latch|tools-used|file-history-snapshot|last-prompt|permission-mode)"'
     rb'[^\n]{0,200}"(?:sessionId|messageId)":'
 )
 
