@@ -13,6 +13,7 @@ from pathlib import Path
 from recalld_daemon.config import Config
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.paths import transcripts_dir
+from recalld_daemon.store import opencode
 
 
 def roots_of(config: Config, environ: Mapping[str, str]) -> list[Root]:
@@ -36,6 +37,9 @@ def host_roots(config: Config, environ: Mapping[str, str]) -> list[Root]:
     if config.gemini:
         home = Path(environ.get("GEMINI_CLI_HOME") or _user(environ))
         roots.append(_sessions(home / ".gemini" / "tmp", "gemini"))
+    if config.opencode:
+        data = Path(environ.get("XDG_DATA_HOME") or _user(environ) / ".local" / "share")
+        roots.append(Root(data / "opencode" / "opencode.db", transcripts=True, kind=opencode.KIND, is_file=True))
     return roots
 
 

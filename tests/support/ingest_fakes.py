@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,9 +44,10 @@ class InProcessBulk:
     @asynccontextmanager
     async def parse(self, path: str | Path, kind: str, cursor: int = 0) -> AsyncIterator[AsyncIterator[Parsed]]:
         self.parsed.append((str(path), cursor))
-        yield self._parse(str(path), kind, cursor)
+        async with aclosing(self._parse(str(path), kind, cursor)) as stream:
+            yield stream
 
-    async def _parse(self, path: str, kind: str, cursor: int) -> AsyncIterator[Parsed]:
+    async def _parse(self, path: str, kind: str, cursor: int) -> AsyncGenerator[Parsed, None]:
         await trio.lowlevel.checkpoint()
         self._die_of(path)
         try:

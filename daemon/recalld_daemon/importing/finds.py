@@ -14,10 +14,11 @@ from pathlib import Path, PurePath
 
 from recalld_daemon.followed_paths import Refused, readable
 from recalld_daemon.ingest import kinds
-from recalld_daemon.ingest.parse import kind_below
+from recalld_daemon.ingest.parse import kind_below, kind_of
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.ingest.survey import label_of, survey
 from recalld_daemon.ingest.tally import Tally
+from recalld_daemon.store import opencode
 from recalld_daemon.watchers.tree import FileStat, Tree, Unreadable
 
 PROBLEMS_KEPT = 50
@@ -71,6 +72,9 @@ def _file(path: str, kind: str, progress: Progress) -> Find:
 def _survey(found: Find, path: str, kind: str, progress: Progress) -> None:
     """Add what one file holds."""
     name = PurePath(path).name
+    if (kind or kind_of(path)) == opencode.KIND:
+        _sessions(found, path, progress)
+        return
 
     def told(done: int, total: int) -> None:
         progress(f"looking at {name}", done >> 20, total >> 20, "MB")
@@ -84,6 +88,18 @@ def _survey(found: Find, path: str, kind: str, progress: Progress) -> None:
         found.complain(f"{name}:{problem.line}: {problem.text}")
     if found.is_file:
         found.kind, found.label = surveyed.kind, surveyed.label
+
+
+def _sessions(found: Find, path: str, progress: Progress) -> None:
+    """Of OpenCode's database."""
+    found.kind, found.label = opencode.KIND, "OpenCode sessions"
+    found.size += os.stat(path).st_size
+    states = opencode.sessions(path)
+    for n, state in enumerate(states):
+        progress("looking at the sessions", n, len(states), "")
+        found.tally.conversations += 1
+        for part in opencode.parts(path, state.id):
+            found.tally.message("user" if part.by_user else "assistant", part.at)
 
 
 def _directory(path: str, kind: str, progress: Progress) -> Find:

@@ -22,6 +22,7 @@ from recalld_daemon.ingest import (
     whatsapp,
 )
 from recalld_daemon.ingest.records import Progress, Withdrawn
+from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 Parser = Callable[[BinaryIO, Progress], Iterator[ParsedPassage | FileProblem]]
@@ -50,6 +51,10 @@ class Kind:
     withdrawn: Callable[[BinaryIO, int], Withdrawn] | None = None
 
 
+def _no_file(file: BinaryIO, progress: Progress) -> Iterator[ParsedPassage | FileProblem]:
+    raise ValueError("a session of a database is no file: see ingest.opencode_sessions")
+
+
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -69,6 +74,7 @@ KINDS: dict[str, Kind] = {
             "gemini", (".jsonl", ".json"), gemini_chats.is_gemini, gemini_chats.parse_chat,
             "Gemini CLI chat", names_project=True,
         ),
+        Kind(opencode.KIND, (), lambda head: False, _no_file, "OpenCode session", names_project=True),
         Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
         Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),
         Kind("letta", (".af",), letta.is_letta, letta.parse_letta, "Letta agent file"),

@@ -17,8 +17,10 @@ from recalld_daemon.ingest import kinds
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
+from recalld_daemon.ingest.opencode_sessions import parse_session
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.ingest.transcript import Progress
+from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, Parsed, ParsedPassage
 
 BATCH_PASSAGES = 256
@@ -43,6 +45,8 @@ def kind_of(path: str) -> str | None:
     Raises OSError.
     """
     suffix = PurePath(path).suffix.lower()
+    if suffix == ".db" and opencode.is_opencode(path):
+        return opencode.KIND
     if suffix in kinds.SUFFIXES:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES).lstrip()
@@ -53,11 +57,15 @@ def kind_of(path: str) -> str | None:
 
 def kind_below(root: Root, path: str) -> str | None:
     """How a file below a root is to be parsed: as the root says, where that can be, else as `kind_of` tells; None: it
-    is not read there. Raises OSError.
+    is not read there. A database is a root of its own, and its sessions are what is parsed. Raises OSError.
     """
+    if opencode.place_of(path):
+        return opencode.KIND
     if root.kind and (root.is_file or PurePath(path).suffix.lower() in suffixes_of(root.kind)):
         return root.kind
     kind = kind_of(path)
+    if kind == opencode.KIND:
+        return None
     return kind if kind and root.reads(path, kind, kind in kinds.DOCUMENTS) else None
 
 
@@ -92,6 +100,8 @@ def parse_file(path: str, source_kind: str, cursor: int) -> Iterator[Parsed]:
     `source_kind`: markdown, text or a name of `kinds.KINDS` (ValueError else). `cursor`: for a kind that grows, the
     byte to go on from. Raises OSError.
     """
+    if source_kind == opencode.KIND:
+        return _parse_session(path)
     if kind := kinds.KINDS.get(source_kind):
         return _parse_records(path, kind, cursor if kind.grows else 0)
     if source_kind in ("markdown", "text"):
@@ -123,6 +133,14 @@ def _parse_records(path: str, kind: kinds.Kind, cursor: int) -> Iterator[Parsed]
         size = os.fstat(file.fileno()).st_size
         last = batch.last(cursor=progress.cursor if kind.grows else size)
         yield replace(last, project=progress.project, append_only=kind.grows)
+
+
+def _parse_session(path: str) -> Iterator[Parsed]:
+    project, found = parse_session(path)
+    batch = _Batches([])
+    for full in batch.fill(extracted(found, path)):
+        yield replace(full, project=project)
+    yield replace(batch.last(cursor=0), project=project)
 
 
 class _Batches:

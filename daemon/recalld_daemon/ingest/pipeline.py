@@ -28,6 +28,7 @@ from recalld_daemon.store.errors import StoreBusy, StoreError, StoreFull
 from recalld_daemon.store.reader import Reader
 from recalld_daemon.store.rows import Source
 from recalld_daemon.store.writer import Writer
+from recalld_daemon.watchers.database import DatabaseTree
 from recalld_daemon.watchers.follow import Changed, Rescan, follow
 
 READERS = 3  # files under way at a time: one is parsed, one is written, one is looked at
@@ -231,7 +232,7 @@ class Ingest:
     def _compare(self, watched: Watched, change: Changed | Rescan) -> Difference:
         """In a thread of its own: walks, stats, and reads of the store."""
         known: dict[str, Source] = {}
-        if isinstance(change, Rescan):
+        if isinstance(change, Rescan) or isinstance(watched.tree, DatabaseTree):
             found = watched.tree.walk()
             known.update((source.path, source) for source in self._reader.sources(under=watched.tree.root))
         else:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recalld_daemon.ingest.ports import Root
+from recalld_daemon.store import opencode
 from recalld_daemon.store.rows import Source
+from recalld_daemon.watchers.database import DatabaseTree, session_stat
 from recalld_daemon.watchers.tree import FileStat, Found, Tree, Unreadable
 
 
@@ -22,6 +24,8 @@ class Watched:
 
     def shown_path(self, path: str) -> str:
         """As a user would write it: relative to the directory that holds the root."""
+        if isinstance(self.tree, DatabaseTree):
+            return os.path.relpath(path, self.tree.root)
         if self.tree.only is not None:
             return os.path.basename(path)
         return os.path.relpath(path, os.path.dirname(self.tree.root))
@@ -61,7 +65,10 @@ class Roots:
 
 
 def look_at(tree: Tree, paths: Sequence[str]) -> Iterator[Found]:
-    """What is there of these paths: files, and all that counts below directories."""
+    """What is there of these paths: files, and all that counts below directories; of a database, its sessions."""
+    if isinstance(tree, DatabaseTree):
+        yield from tree.walk()
+        return
     for path in paths:
         if os.path.isdir(path):
             yield from tree.walk(path)
@@ -71,6 +78,8 @@ def look_at(tree: Tree, paths: Sequence[str]) -> Iterator[Found]:
 
 def file_stat(path: str) -> FileStat | None:
     """None for what is not there or no regular file; what can't be looked at is left to fail when it is opened."""
+    if place := opencode.place_of(path):
+        return session_stat(*place)
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -83,4 +92,13 @@ def file_stat(path: str) -> FileStat | None:
 def _tree(root: Root) -> Tree:
     path = Path(os.path.abspath(os.path.expanduser(root.path)))
     is_file = os.path.isfile(path) if root.is_file is None else root.is_file  # raises for nothing
+    if root.kind == opencode.KIND or (is_file and _is_database(path)):
+        return DatabaseTree(path)
     return Tree(path.parent, only=path.name) if is_file else Tree(path)
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        return path.suffix == ".db" and opencode.is_opencode(str(path))
+    except OSError:
+        return False

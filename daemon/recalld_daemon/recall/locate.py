@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from recalld_daemon.ingest.offsets import byte_span, decode_span, plain_text
 from recalld_daemon.ingest.redact import MASK
 from recalld_daemon.recall.types import Passage
+from recalld_daemon.store import opencode
 
 NEAR_BYTES = 64 * 1024  # before and after the old place; most edits move text by less
 SEARCH_LIMIT = 4 * 1024 * 1024  # bytes of a changed file that are searched: some 20 ms
 LEAST_OWN = 24  # characters of a snippet that is looked for without its passage; a shorter one could be anyone's
 MEMORY_PREFIX = "memory:"
+IN_DATABASE = f"{opencode.KIND}:"  # how the codec of a passage begins that stands in a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ def locate(passage: Passage, start_char: int, end_char: int) -> Located | None:
         start = passage.start + len(passage.text[:start_char].encode())
         return Located(start, start + len(passage.text[start_char:end_char].encode()))
     try:
+        if passage.codec.startswith(IN_DATABASE):
+            return _in_database(passage, start_char, end_char)
         return _in_file(passage, start_char, end_char)
     except (OSError, ValueError, IndexError):
         return None
@@ -58,6 +62,23 @@ def _in_file(passage: Passage, start_char: int, end_char: int) -> Located | None
         return _moved(fd, info.st_size, passage, start_char, end_char)
     finally:
         os.close(fd)
+
+
+def _in_database(passage: Passage, start_char: int, end_char: int) -> Located | None:
+    """In the part that its codec names, at its place or elsewhere in that part. Offsets are the session's."""
+    _, part, base = passage.codec.split(":")
+    text = opencode.part_text(os.path.dirname(passage.path), part)
+    if text is None:
+        return None
+    raw, at = opencode.as_bytes(text), passage.start - int(base)
+    moved = decode_span(raw[at : passage.end - int(base)], "utf-8") != passage.text
+    if moved:
+        found = _nearest(plain_text(raw, "utf-8"), passage.text, at)
+        if found < 0:
+            return None
+        at = byte_span(raw, "utf-8", 0, found)[1]
+    start, end = byte_span(raw[at:], "utf-8", start_char, end_char)
+    return Located(int(base) + at + start, int(base) + at + end, moved)
 
 
 def _moved(fd: int, size: int, passage: Passage, start_char: int, end_char: int) -> Located | None:
