@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.metadata
 import logging
 import math
 import os
@@ -18,9 +17,26 @@ from typing import TextIO
 
 from recalld_protocol.errors import ProtocolError
 
-from . import install, mcp, ping, recall, remember, search, sessions, status, tail, train, verdicts, versions, why
+from . import (
+    doctor,
+    forget,
+    install,
+    mcp,
+    ping,
+    recall,
+    remember,
+    search,
+    sessions,
+    status,
+    tail,
+    train,
+    verdicts,
+    versions,
+    why,
+)
 from .asking import Daemon, find_endpoints
 from .command import EXIT_CODES, INTERRUPTED, PIPE_CLOSED, USAGE, Command, Fault, NoDaemon
+from .command import package_version as package_version
 from .screen import Screen, open_screen
 from .show import safe
 from .teaching import HelpFormatter, Parser
@@ -33,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     search.COMMAND,
     recall.COMMAND,
     remember.COMMAND,
+    forget.COMMAND,
     why.COMMAND,
     verdicts.GOOD,
     verdicts.BAD,
@@ -41,6 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     versions.ROLLBACK,
     install.INSTALL,
     install.UNINSTALL,
+    doctor.COMMAND,
     mcp.COMMAND,
 )
 TIMEOUT_SECONDS = 2.0
@@ -109,14 +127,6 @@ def build_parser(width: int | None = None) -> Parser:
         _add_common(place, suppress=True)
         place.set_defaults(run=command.run, place=place)
     return parser
-
-
-def package_version() -> str:
-    """Of the installed distribution; "unknown" where it runs from bare files."""
-    try:
-        return importlib.metadata.version("recalld")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:

@@ -12,6 +12,7 @@ goes wrong is a `Fault`, which carries the exit code and the one line that the u
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -89,3 +90,11 @@ def checked_text(text: str, what: str, limit: int) -> str:
     except UnicodeEncodeError:
         raise UsageFault(f"the {what} is not valid UTF-8: convert it first") from None
     return text
+
+
+def package_version() -> str:
+    """Of the installed distribution; "unknown" where it runs from bare files."""
+    try:
+        return importlib.metadata.version("recalld")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

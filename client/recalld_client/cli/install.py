@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from recalld_client.hosts.checking.machine import linger
 from recalld_client.hosts.installing.entries import Version, Way
 from recalld_client.hosts.installing.files import FileFault
 from recalld_client.hosts.installing.install import Outcome, at_version, http_hook, install, uninstall
@@ -59,6 +60,7 @@ def run_install(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> 
         notes += _to_do(outcome, way, env)
     if not options.dry_run:
         notes += _daemon_missing(daemon)
+        notes += [f"{found.text}: {found.remedy}" for found in [linger(env)] if found and found.state != "ok"]
     _tell(options, screen, outcome, notes)
     return 0
 

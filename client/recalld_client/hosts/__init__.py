@@ -1,7 +1,8 @@
 """The hosts that agents live in, each a pure translation in a file of its own.
 
 `HOSTS` is the one place that knows them all by name. Invariant: nothing in here opens a socket or reads a file but
-`hook.py`, which the hosts run as a process, and `installing/`, which writes their settings.
+`hook.py`, which the hosts run as a process, `installing/`, which writes their settings, and `checking/`, which tries
+them.
 """
 
 from __future__ import annotations

@@ -92,8 +92,6 @@ class _Scanner:
                 return self._container(at, depth, "array", "]")
             case '"':
                 return self._scalar(at, _STRING, "a string that is not closed, or holds what JSON does not allow")
-            case "/" if self._text.startswith(("//", "/*"), at):
-                raise self.fault(at, "a comment, which does not belong here")
         return self._scalar(at, _WORD, f"a value is expected{self._found(at)}")
 
     def _scalar(self, at: int, pattern: re.Pattern[str], otherwise: str) -> Node:
@@ -133,4 +131,6 @@ class _Scanner:
         return Child(at, self.value(self.skip(colon + 1), depth + 1), key.value)
 
     def _found(self, at: int) -> str:
+        if self._text.startswith(("//", "/*"), at):
+            return ", and no comment"
         return f", not {self._text[at]!r}" if at < len(self._text) else ", but the text ends"
