@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import msgspec
@@ -57,10 +58,10 @@ def rewound(file: BinaryIO, cursor: int) -> Withdrawn:
         if record.speaks and record.parentUuid:
             back_to = ends.get(hash(record.parentUuid))
             if back_to is None and cursor:
-                after = _prompts_after(file, record.parentUuid, cursor)
-                if after:
+                after = _after(file, record.parentUuid, cursor)
+                if after and (after.prompts or (after.answers and prompts)):
                     return Withdrawn(tuple(spans), line.start)
-                back_to = None if after is None else cursor
+                back_to = cursor if after else None
             if back_to is not None and bisect_left(prompts, back_to) < len(prompts):
                 spans = [(start, end) for start, end in spans if end < back_to] + [(back_to, line.start)]
         if record.uuid:
@@ -77,8 +78,16 @@ def _read(raw: bytes) -> _Record | None:
         return None
 
 
-def _prompts_after(file: BinaryIO, parent: str, cursor: int) -> int | None:
-    """How many prompts stand between the record `parent` and byte `cursor`; None: that record is not there."""
+@dataclass(slots=True)
+class _After:
+    """What stands between a record and the place where reading begins."""
+
+    prompts: int = 0
+    answers: int = 0  # and calls of tools
+
+
+def _after(file: BinaryIO, parent: str, cursor: int) -> _After | None:
+    """What stands between the record `parent` and byte `cursor`; None: that record is not there."""
     with mmap.mmap(file.fileno(), cursor, access=mmap.ACCESS_READ) as text:
         start = max(0, cursor - SEARCHED)
         at = text.rfind(quoted := f'"{parent}"'.encode(), start)
@@ -86,18 +95,20 @@ def _prompts_after(file: BinaryIO, parent: str, cursor: int) -> int | None:
             end = text.find(b"\n", at)
             record = _read(text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else cursor])
             if record is not None and record.uuid == parent:
-                return _prompts_in(text, end) if end >= 0 else 0
+                return _count(text, end) if end >= 0 else _After()
             at = text.rfind(quoted, start, at)
     return None
 
 
-def _prompts_in(text: mmap.mmap, at: int) -> int:
+def _count(text: mmap.mmap, at: int) -> _After:
     """Of the lines after the newline at `at`."""
-    count = 0
+    found = _After()
     while at + 1 < len(text):
         end = text.find(b"\n", at + 1)
         end = len(text) if end < 0 else end
         record = _read(text[at + 1 : end]) if end - at < RECORD else None
-        count += record is not None and record.speaks and not record.isMeta
+        if record is not None and not record.isSidechain:
+            found.prompts += record.speaks and not record.isMeta
+            found.answers += record.type == "assistant"
         at = end
-    return count
+    return found
