@@ -120,7 +120,7 @@ def test_what_goes_in_looks_like_what_is_there(text: str, expected: str) -> None
 # ---------------------------------------------------------------- a whole settings file
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), settings_written.settings(), forms)
 def test_p049_install_then_uninstall_is_nothing(data: st.DataObject, value: dict[str, Any], form: Form) -> None:
     text = data.draw(settings_written.written(value, form.comments))
@@ -130,7 +130,7 @@ def test_p049_install_then_uninstall_is_nothing(data: st.DataObject, value: dict
     assert undone(installed.text, installed.steps) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data(), settings_written.settings(), forms)
 def test_p049_without_a_note_the_users_own_is_left(data: st.DataObject, value: dict[str, Any], form: Form) -> None:
     """Nobody knows any more what it was, only what is ours: the meaning is as before, but for what is empty."""
@@ -141,7 +141,7 @@ def test_p049_without_a_note_the_users_own_is_left(data: st.DataObject, value: d
     assert not found(taken_out(installed.text, form), form)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), settings_written.settings(), forms)
 def test_twice_is_once(data: st.DataObject, value: dict[str, Any], form: Form) -> None:
     text = data.draw(settings_written.written(value, form.comments))

@@ -19,6 +19,7 @@ from recalld_protocol.hook_http import HttpHook
 HTTP_SECONDS = 2  # no process to start: what lasts longer hangs
 COMMAND_SECONDS = 3  # a busy machine may be slow to start a process; above 3 Codex warns about SessionEnd's
 MARK_HEADER, MARK = "X-Recalld-Hook", "1"  # tells our entry from another program's on the same path
+OFF_HEADER, OFF = "X-Recalld-Off", "RECALLD_OFF"  # the host's variable, which a hook by HTTP has no other way to know
 Version = tuple[int, ...]
 
 # The releases of Claude Code that first took what we use. Older ones refuse a settings file with an unknown event.
@@ -83,7 +84,8 @@ def _http(hook: HttpHook) -> dict[str, Any]:
         "type": "http",
         "url": hook.url("claude-code"),
         "timeout": HTTP_SECONDS,
-        "headers": {"Authorization": f"Bearer {hook.token}", MARK_HEADER: MARK},
+        "headers": {"Authorization": f"Bearer {hook.token}", MARK_HEADER: MARK, OFF_HEADER: f"${OFF}"},
+        "allowedEnvVars": [OFF],
     }
 
 
