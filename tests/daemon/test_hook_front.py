@@ -48,6 +48,8 @@ def test_a_hook_is_let_in() -> None:
     assert head_of(head("content-length: 7", "Connection: close"), PLACE) == Head("codex", 7, False, False)
     assert head_of(head("Content-Length: 7", "Expect: 100-continue"), PLACE) == Head("codex", 7, True, True)
     assert head_of(head(first="POST /hooks/claude-code HTTP/1.0", host="LOCALHOST:20001"), PLACE).host == "claude-code"
+    for value, off in (("1", True), ("", False), ("$RECALLD_OFF", False)):
+        assert head_of(head("Content-Length: 2", f"X-Recalld-Off: {value}"), PLACE).off is off
 
 
 @pytest.mark.parametrize(

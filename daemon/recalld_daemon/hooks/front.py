@@ -65,6 +65,7 @@ class Head:
     length: int
     keep: bool  # the connection stays open after it
     waits: bool  # for a "100 Continue"
+    off: bool = False  # a child run of ours, or a user who wants quiet: RECALLD_OFF=1 in the host's environment
 
 
 # ---------------------------------------------------------------- the request, sans-IO
@@ -90,7 +91,8 @@ def head_of(raw: bytes, place: Place) -> Head:
     if room != "hooks" or not host or not host.replace("-", "").replace("_", "").isalnum() or len(host) > 32:
         raise Refused(404, f"path {words[1][:64]!r}: hooks go to /hooks/HOST")
     keep = "close" not in fields.get("connection", "").lower() and words[2] != "HTTP/1.0"
-    return Head(host, _length(fields), keep, fields.get("expect", "").lower() == "100-continue")
+    waits, off = fields.get("expect", "").lower() == "100-continue", fields.get("x-recalld-off") == "1"
+    return Head(host, _length(fields), keep, waits, off)
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
@@ -256,7 +258,7 @@ class Front:
         payload = bytes(received[: head.length])
         del received[: head.length]
         peer.settimeout(BODY_SECONDS)
-        peer.sendall(response(200, self._answer(head.host, payload), head.keep))
+        peer.sendall(response(200, b"" if head.off else self._answer(head.host, payload), head.keep))
         return head.keep
 
     def _head(self, peer: socket.socket, received: bytearray, deadline: float) -> Head:
