@@ -45,7 +45,7 @@ _KEY_BLOCK = re.compile(
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _FENCED = re.compile(r"^[ \t>]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _HOST = re.compile(
-    r"<(system-reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
+    r"<(system[-_]reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
     r"|local-command-stderr|local-command-caveat|bash-input|bash-stdout|bash-stderr|user-prompt-submit-hook"
     r"|user-memory-input|task-notification|ide_opened_file|ide_selection|ide_diagnostics|environment_context"
     r"|post-tool-use-hook|session-start-hook)\b[^>]{0,200}>.*?</\1>"
