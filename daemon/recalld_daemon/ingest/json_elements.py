@@ -79,30 +79,33 @@ class Elements(Generic[T]):
         self._noun = noun
         self._most = most
         self._size = file.seek(0, 2)
-        self._patience = PATIENCE * self._size
+        self._patience = PATIENCE * (self._size + most)
 
     def read(self) -> Iterator[Element[T] | FileProblem]:
         """Every element, and a problem, with its byte, for each that is none."""
-        at: int | None = array_start(self._file)
-        while at is not None:
+        at, is_array = array_start(self._file)
+        while True:
+            known = at  # up to here all is read
             broken: _Span | None = None
-            for span in self._spans(at):
-                fault = span.fault
-                if not fault:
-                    try:
-                        yield Element(span.start, span.raw, self._decode(span.raw))
-                        continue
-                    except NO_RECORD as error:
-                        fault = f"{error}"
-                if not span.fault and _is_json(span.raw):
-                    yield FileProblem(line=0, text=f"{self._noun} at byte {span.start}: {fault}: skipped")
-                    continue
-                broken = _Span(span.start, b"", fault)
-                break
-            at = None
-            if broken is not None:
-                at = self._next(broken.start + 1)
-                yield self._problem(broken, at)
+            for span in self._spans(at, is_array):
+                if span.fault:
+                    broken = span
+                    break
+                try:
+                    yield Element(span.start, span.raw, self._decode(span.raw))
+                except NO_RECORD as error:
+                    if not _is_object(span.raw):
+                        broken = _Span(span.start, b"", f"{error}")
+                        break
+                    yield FileProblem(line=0, text=f"{self._noun} at byte {span.start}: {error}: skipped")
+                known = span.start + len(span.raw)
+            if broken is None:
+                return
+            following = self._next(known)
+            yield self._problem(broken, following)
+            if following is None:
+                return
+            at = following
 
     def _problem(self, broken: _Span, next_start: int | None) -> FileProblem:
         if next_start is not None:
@@ -141,9 +144,11 @@ class Elements(Generic[T]):
             return False
         return True
 
-    def _spans(self, at: int) -> Iterator[_Span]:
-        """The brackets' view of the elements from `at` on, where depth is 1; ends after the first with a fault."""
+    def _spans(self, at: int, is_array: bool = False) -> Iterator[_Span]:
+        """The brackets' view of the elements from `at` on, where depth is 1; ends after the first with a fault.
+        is_array: a bracket that closes it must come before the file's end."""
         structure = Structure(depth=1)
+        known = at
         start = -1
         parts: list[bytes] = []
         length = 0
@@ -161,7 +166,7 @@ class Elements(Generic[T]):
                     parts.append(chunk[from_here : position + 1])
                     raw, parts, length = b"".join(parts), [], 0
                     yield _Span(start, raw) if len(raw) <= self._most else self._too_long(start)
-                    start = -1
+                    start, known = -1, place + position + 1
             if start >= 0:
                 parts.append(chunk[from_here:])
                 length += len(parts[-1])
@@ -170,6 +175,8 @@ class Elements(Generic[T]):
                     return
         if start >= 0:
             yield _Span(start, b"", "it is cut off or garbled")
+        elif is_array or not structure.at_rest:
+            yield _Span(known, b"", "the file is cut off or garbled")
 
     def _too_long(self, start: int) -> _Span:
         return _Span(start, b"", f"it is longer than {self._most >> 20} MB, or garbled")
@@ -199,6 +206,11 @@ class Structure:
         self.depth = depth
         self._inside = 0  # 1: the chunk before ended inside a string
         self._escapes = False  # the chunk before ended with a backslash that escapes what follows
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is open."""
+        return self.depth == 1 and not self._inside
 
     def borders(self, chunk: bytes, level: int = 1) -> Iterator[tuple[int, bool, int]]:
         """(position, whether it opens, depth after it) of the brackets that open what lies at depth `level`, close it,
@@ -246,13 +258,14 @@ class Structure:
         return places, steps, depths
 
 
-def array_start(file: BinaryIO) -> int:
-    """The byte after the bracket that opens the array; where there is no array, the first element's."""
+def array_start(file: BinaryIO) -> tuple[int, bool]:
+    """The byte after the bracket that opens the array; where there is no array, the first element's, and False."""
     file.seek(0)
     head = file.read(BEGINS_WITHIN)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     skipped = len(head) - len(text)
-    return skipped + 1 if text.startswith(b"[") else skipped
+    is_array = text.startswith(b"[")
+    return skipped + is_array, is_array
 
 
 def element_keys(head: bytes) -> set[bytes]:
@@ -271,7 +284,10 @@ def element_keys(head: bytes) -> set[bytes]:
     return {head[opens[i] + 1 : ends[i]] for i in at_level if head[ends[i] + 1 : ends[i] + 9].lstrip().startswith(b":")}
 
 
-def _is_json(raw: bytes) -> bool:
+def _is_object(raw: bytes) -> bool:
+    """Whether it is whole, and holds no elements itself, as an array does that a stray bracket opened."""
+    if not raw.startswith(b"{"):
+        return False
     try:
         _any(raw)
     except NO_RECORD:
