@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from recalld_daemon.ingest.frontmatter import parse_moment
 from recalld_daemon.ingest.json_elements import Elements
-from recalld_daemon.ingest.json_literals import inner_span, is_string, pieces, sound
+from recalld_daemon.ingest.json_literals import beginning, inner_span, is_string, pieces, sound
 from recalld_daemon.ingest.offsets import REPLACEMENT
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
@@ -94,9 +94,7 @@ def passages_of(
 
 def _spoken(start: int, raw: bytes, item: Said) -> Iterator[ParsedPassage]:
     """The passages of words that begin at byte `start` of the file."""
-    for first, last in pieces(raw):
-        if item.most is not None and first >= item.most:
-            return
+    for first, last in pieces(raw if item.most is None else beginning(raw, item.most)):
         yield from passages(
             Stretch(
                 start + first, raw[first:last], "json", item.heading, item.speaker, item.written_at,

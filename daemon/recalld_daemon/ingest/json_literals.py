@@ -97,6 +97,11 @@ def pieces(raw: bytes, most: int = PIECE) -> Iterator[tuple[int, int]]:
         yield at, len(raw)
 
 
+def beginning(raw: bytes, most: int) -> bytes:
+    """The first `most` bytes of what is between a literal's quotes, cut as `pieces` cuts."""
+    return raw if len(raw) <= most else raw[: _border(raw, 0, most)]
+
+
 def _border(raw: bytes, start: int, end: int) -> int:
     line = raw.rfind(b"\\n", (start + end) // 2, end)
     if line > 0 and not _escaped(raw, line):
