@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .asking import Daemon
-from .command import Command, Fault
+from .command import Command, Fault, package_version
 from .screen import Screen
 from .search import directory
 
@@ -18,8 +18,6 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
         from recalld_client.mcp_server import serve
     except ImportError as error:
         raise Fault(f"the mcp SDK cannot be imported ({error}): {INSTALL}") from None
-    from . import package_version
-
     serve(daemon, directory(options.cwd) if options.cwd else None, package_version())
     return 0
 

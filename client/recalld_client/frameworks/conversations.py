@@ -2,8 +2,9 @@
 
 A framework's conversation (a thread, a run) has a key of the framework's own. Its session gets an id that was never
 used before, since what it was shown lives in this process only: after a restart nothing of it stands in the context,
-and may be shown again. Runs end without telling (they raise, they are cancelled, they are never resumed), so sessions
-are also closed when they were idle for long, or when there are too many: least recently used first.
+and may be shown again. (A host that keeps what we insert in its own transcript names the id.) Runs end without telling
+(they raise, they are cancelled, they are never resumed), so sessions are also closed when they were idle for long, or
+when there are too many: least recently used first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 from recalld_client.aio import AsyncSession
 from recalld_client.frameworks.placed import Placed
@@ -38,6 +39,13 @@ class Place(TypedDict, total=False):
     project: str | os.PathLike[str] | None
     all_scopes: bool
     endpoints: Endpoints | None
+
+
+class Own(TypedDict, total=False):
+    """What a conversation has of its own: where the framework knows the host's id, or the directory."""
+
+    session_id: str
+    cwd: str
 
 
 class Conversation:
@@ -64,7 +72,12 @@ class Conversation:
             self.session.turn(text)
 
     def started(self, id: str, name: str, args: object) -> None:
-        """A call began whose end is told elsewhere, by the framework's `id`, which need not be unique for ever."""
+        """A call began whose end is told elsewhere, by the framework's `id`, which need not be unique for ever.
+
+        While it is under way it is told once.
+        """
+        if id in self._calls:
+            return
         call = self.session.tool_started(name, args)
         with self._lock:
             self._calls[id] = call
@@ -130,13 +143,15 @@ class Conversations:
     def __len__(self) -> int:
         return len(self._open)
 
-    def of(self, key: Hashable) -> Conversation:
-        """The conversation of this key; opens one for up to 40 ms, once."""
+    def of(self, key: Hashable, **own: Unpack[Own]) -> Conversation:
+        """The conversation of this key; opens one for up to 40 ms, once. `place` wins over what it has of its `own`."""
         with self._lock:
             known = self._open.get(key)
             if known is None:
                 self._make_room()
-                known = self._open[key] = Conversation(AsyncSession(self._host, **self._place), self._wait_seconds)
+                place: Place = {"cwd": own["cwd"], **self._place} if own.get("cwd") else self._place
+                session = AsyncSession(self._host, session_id=own.get("session_id"), **place)
+                known = self._open[key] = Conversation(session, self._wait_seconds)
             self._open.move_to_end(key)
             known.used_at = self._clock()
             return known
