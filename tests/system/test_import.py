@@ -152,7 +152,7 @@ def test_p034_while_eight_sessions_recall(tmp_path: Path, model_cache: Path) -> 
         outcomes: dict[str, list[str]] = {}
 
         def talk(word: str) -> None:
-            with Session("test", cwd="/", endpoints=daemon.endpoints, session=f"s-{word}") as session:
+            with Session("test", cwd="/", endpoints=daemon.endpoints) as session:
                 assert session.connect(PATIENCE_SECONDS), session.problem
                 for n in range(5):
                     turn = session.turn(f"from which tower was the {word} of part 0 seen, and by whom, number {n}?")

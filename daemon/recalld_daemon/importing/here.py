@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import trio
 
@@ -60,7 +59,10 @@ def note(home: Home, config: Config, environ: Mapping[str, str], path: str, kind
 
 def read(home: Home, config: Config, environ: Mapping[str, str], keys: Sequence[str], say: Say) -> str:
     """Read and embed what is below these roots. Returns "", or why nothing could be embedded. Raises StoreError."""
-    return trio.run(partial(_Reading(home, config, environ, frozenset(keys), say).run))
+    try:
+        return trio.run(_Reading(home, config, environ, frozenset(keys), say).run)
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
 
 
 class _Reading:
@@ -125,6 +127,10 @@ class _Reading:
         elif missing := int(data["passages_missing"] or 0):
             self._missing = max(self._missing, missing)
             self._say("embedding", self._missing - missing, self._missing, "passages")
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _all_embedded(reader: Reader) -> bool:
