@@ -10,6 +10,7 @@ import trio
 
 from ingest_fakes import open_house
 from recalld_daemon.config import Config
+from recalld_daemon.ingest.kinds import KINDS
 from recalld_daemon.sources import host_roots, roots_of
 from transcripts import CLAUDE_CODE, CODEX, COPILOT, GEMINI, PROJECT, Format
 
@@ -54,6 +55,17 @@ def test_places_move_with_the_hosts_own_variables() -> None:
         "/g/.gemini/tmp",
         "/d/opencode/opencode.db",
     ]
+
+
+def test_the_page_on_what_is_read_has_a_row_for_every_kind_and_every_place() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    for kind in KINDS.values():
+        assert any(row.startswith(f"| {kind.label} |") for row in rows), f"docs/sources.md: no row for {kind.label}"
+    for host in PLACES:
+        assert f"(key `{host}`)" in page
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME"):
+        assert f"${variable}" in page
 
 
 def said(form: Format, directory: Path, word: str) -> Path:
