@@ -34,6 +34,7 @@ from .show import safe
 SCOPES: tuple[Scope, ...] = ("user", "project")
 FORGET_SECONDS = 30.0  # what is planted must go again, also where the store is large
 LOADING_TRIES, LOADING_PAUSE_SECONDS = 120, 0.5  # a model that is loading is waited for
+HTTP_TRIES = 12  # of LOADING_PAUSE_SECONDS: three times as long as the daemon takes to look
 STYLES = {"ok": "green", "note": "yellow", "wrong": "red"}
 
 
@@ -125,8 +126,30 @@ def _host(
         yield wrong(host, *split(why))
     if host == "codex":
         yield from _trust(stand, env, project)
-    if daemon is not None:
+    if daemon is None:
+        return
+    if stand.by_http and (fault := _http_fault(daemon)):
+        yield fault
+    else:
         yield _told(host, _prove(stand, env, daemon, screen))
+
+
+def _http_fault(daemon: Daemon) -> Finding | None:
+    """Why the daemon serves no HTTP hooks. It looks every two seconds whether a host's settings ask for them."""
+    for _ in range(HTTP_TRIES):
+        hooks = daemon.ask(StatusAsk(), Status).topics.get("hooks", {})
+        match hooks.get("http"):
+            case "off":
+                remedy = "set it to true, or `recallctl install claude-code --transport command`"
+                return wrong("claude-code", "HTTP hooks are switched off by [hooks] http in config.toml", remedy)
+            case "port busy":
+                return wrong("claude-code", *split(str(hooks.get("last_problem"))))
+            case "waiting" | "starting" | "restarting":
+                time.sleep(LOADING_PAUSE_SECONDS)
+            case _:
+                return None
+    remedy = "see the daemon's log, and whether it runs with another RECALLD_RUNTIME_DIR or XDG_STATE_HOME"
+    return wrong("claude-code", "the daemon does not serve HTTP hooks", remedy)
 
 
 def _trust(stand: Standing, env: Mapping[str, str], project: Path) -> Iterator[Finding]:

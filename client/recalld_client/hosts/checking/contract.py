@@ -41,8 +41,8 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError:
-        before = text.partition("{")[0].strip()
-        if before:
+        before, brace, _ = text.partition("{")
+        if brace and (before := before.strip()):
             raise Breach(
                 f"something else printed {before[:60]!r} first, such as a line in the shell's profile"
             ) from None
