@@ -215,6 +215,7 @@ def test_an_older_versions_entry_is_found_and_a_narrowed_one_is_not_current() ->
         {"type": "http", "url": "http://127.0.0.1:80/hooks/codex", "headers": {"Authorization": "Bearer x"}},
         {"type": "http", "url": "http://127.0.0.1:80/hooks/codex/more", "headers": {MARK_HEADER: "1"}},
         {"type": "http", "url": "http://recalld.example/hooks/codex", "headers": {MARK_HEADER: "1"}},
+        {"type": "http", "url": "http://127.0.0.1:x/hooks/codex", "headers": {MARK_HEADER: "1"}},
         {"type": "http", "url": "http://[", "headers": {MARK_HEADER: "1"}},
         {"type": "http"}, {"command": 3}, "recalld", None, [],
     ],

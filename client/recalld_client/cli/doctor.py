@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from recalld_client.hosts.checking import machine
 from recalld_client.hosts.checking.codex import trust_of
@@ -128,14 +129,15 @@ def _host(
         yield from _trust(stand, env, project)
     if daemon is None:
         return
-    if stand.by_http and (fault := _http_fault(daemon)):
+    if stand.by_http and (fault := _http_fault(stand, daemon)):
         yield fault
     else:
         yield _told(host, _prove(stand, env, daemon, screen))
 
 
-def _http_fault(daemon: Daemon) -> Finding | None:
-    """Why the daemon serves no HTTP hooks. It looks every two seconds whether a host's settings ask for them."""
+def _http_fault(stand: Standing, daemon: Daemon) -> Finding | None:
+    """Why the daemon does not serve these hooks. It looks every two seconds which port and token are wanted."""
+    port = next(urlsplit(str(handler.get("url", ""))).port for _, handler in stand.hooks)
     for _ in range(HTTP_TRIES):
         hooks = daemon.ask(StatusAsk(), Status).topics.get("hooks", {})
         match hooks.get("http"):
@@ -144,12 +146,11 @@ def _http_fault(daemon: Daemon) -> Finding | None:
                 return wrong("claude-code", "HTTP hooks are switched off by [hooks] http in config.toml", remedy)
             case "port busy":
                 return wrong("claude-code", *split(str(hooks.get("last_problem"))))
-            case "waiting" | "starting" | "restarting":
-                time.sleep(LOADING_PAUSE_SECONDS)
-            case _:
+            case "serving" if hooks.get("http_port") in (port, None):
                 return None
+        time.sleep(LOADING_PAUSE_SECONDS)
     remedy = "see the daemon's log, and whether it runs with another RECALLD_RUNTIME_DIR or XDG_STATE_HOME"
-    return wrong("claude-code", "the daemon does not serve HTTP hooks", remedy)
+    return wrong("claude-code", f"the daemon does not serve HTTP hooks at port {port}", remedy)
 
 
 def _trust(stand: Standing, env: Mapping[str, str], project: Path) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ def _is_our_request(handler: dict[str, Any], host: str) -> bool:
         return False
     try:
         parts = urlsplit(url)
-    except ValueError:
+        here = parts.hostname == "127.0.0.1" and parts.port is not None
+    except ValueError:  # no address, or no number for a port
         return False
-    return parts.hostname == "127.0.0.1" and parts.path == f"/hooks/{host}"
+    return here and parts.path == f"/hooks/{host}"
