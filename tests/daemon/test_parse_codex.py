@@ -10,7 +10,7 @@ import pytest
 
 from ingest_parsing import Outcome, parse
 from recalld_daemon.ingest.parse import goes_on
-from transcripts import CODEX, RECORDED, TIME, Record, codex_record
+from transcripts import CODEX, RECORDED, TIME, Format, Record, codex_record
 
 FIRST, LAST = "the first words of all", "the last words of all"
 
@@ -82,6 +82,26 @@ def test_a_subagents_file_is_read_from_where_its_own_part_begins() -> None:
         ("assistant", "Find out how the parser treats blank lines"),  # no user said it
         ("assistant", "Both of us are done with the question of whitespace."),
     ]
+
+
+def test_of_an_older_subagents_file_what_its_parents_file_has_is_a_copy(tmp_path: Path) -> None:
+    """Versions before ordinals copied the history, with times of the copying and no ids, and did not say how far."""
+    home = tmp_path / ".codex"
+    history = [item("user", FIRST), item("assistant", "an answer that was copied")]
+    own = [item("user", "look into the harbour code"), item("assistant", LAST)]
+    parents = Format("codex", "rollout-2026-03-01T10-00-00-0a1b.jsonl", CODEX.opening, codex_record)
+    meta = {"cwd": "/p", "forked_from_id": "0a1b", "source": {"subagent": "review"}}
+    opening = ({"timestamp": TIME, "type": "session_meta", "payload": meta}, *CODEX.opening)
+    child = Format("codex", "rollout-2026-03-02T10-00-00-0c2d.jsonl", opening, codex_record)
+    lines = [json.dumps(record) for record in (*opening, *history, *own)]
+    file = child.write(home / "sessions" / "2026" / "03" / "02", *lines)
+    assert parse(file).texts == [FIRST, "an answer that was copied", "look into the harbour code", LAST]
+    later = item("assistant", "what the parent said later")
+    parent = [json.dumps(record) for record in (*CODEX.opening, *history, later)]
+    for place in ("sessions/2026/03/01", "archived_sessions"):
+        written = parents.write(home / place, *parent)
+        assert parse(file).texts == ["look into the harbour code", LAST]
+        written.unlink()
 
 
 def test_a_message_that_comes_again_under_its_id_is_indexed_once(tmp_path: Path) -> None:

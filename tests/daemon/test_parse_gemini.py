@@ -13,7 +13,7 @@ import pytest
 from ingest_parsing import Outcome, parse
 from recalld_daemon.ingest.gemini_chats import MOST
 from recalld_daemon.ingest.parse import kind_of
-from transcripts import GEMINI, PROJECT, Record, gemini_record
+from transcripts import GEMINI, MOMENT, PROJECT, Record, gemini_record
 
 FIRST, LAST = "the first words of all", "the last words of all"
 HERON = "secret heron words here"
@@ -36,7 +36,7 @@ def parsed(tmp_path: Path, *records: Record) -> Outcome:
         gemini_record("assistant", "", "x", toolCalls=[{"args": {"text": HERON}, "resultDisplay": HERON}]),
         {"id": "x", "type": "user", "content": [{"functionResponse": {"response": {"output": HERON}}}]},
         {"id": "x", "type": "gemini", "content": [{"functionCall": {"args": {"text": HERON}}}, {"thought": True}]},
-        gemini_record("user", "ok", "x", displayContent=[{"text": HERON}]),
+        gemini_record("user", HERON, "x", displayContent=[{"text": "ok"}]),
         {"$set": {"summary": HERON, "memoryScratchpad": {"text": HERON}}},
     ],
 )
@@ -52,13 +52,25 @@ def test_of_a_message_that_comes_again_the_last_counts(tmp_path: Path) -> None:
     assert outcome.texts == [FIRST, LAST]
 
 
-def test_a_set_replaces_what_it_holds_and_what_it_leaves_out_stays(tmp_path: Path) -> None:
-    answer = {"id": "m2", "type": "gemini", "content": [{"text": LAST}, {"functionCall": {}}]}
-    response = {"id": "m2", "type": "user", "content": [{"functionResponse": {}}]}  # under the same id, as it does
-    outcome = parsed(
-        tmp_path, gemini_record("assistant", "as first written", "m2"), {"$set": {"messages": [answer, response]}}
-    )
-    assert outcome.texts == [FIRST, LAST]
+def test_a_set_adds_and_neither_repeats_nor_removes(tmp_path: Path) -> None:
+    """On resuming it repeats all under their ids, some twice, at the time of resuming, and with files put in."""
+    repeated = [
+        {"id": "m2", "timestamp": "2026-05-05T10:00:00Z", "type": "gemini", "content": [{"text": "as it was said"}]},
+        {"id": "m2", "type": "user", "content": [{"functionResponse": {}}]},
+        gemini_record("user", LAST, "m3"),
+    ]
+    outcome = parsed(tmp_path, gemini_record("assistant", "as it was said", "m2"), {"$set": {"messages": repeated}})
+    assert outcome.texts == [FIRST, "as it was said", LAST]
+    assert {p.written_at for p in outcome.passages} == {MOMENT}
+
+
+def test_what_the_user_typed_and_not_the_files_that_were_put_in(tmp_path: Path) -> None:
+    typed = "what stands in @a.txt there"
+    parts = [typed, "\n--- Content from referenced files ---", "\nContent from @a.txt:\n", HERON]
+    parts += ["\n--- End of content ---", "and these words after it"]
+    message = gemini_record("user", "", "m2") | {"content": [{"text": part} for part in parts]}
+    assert parsed(tmp_path, message).texts == [FIRST, typed, "and these words after it"]
+    assert parsed(tmp_path, message | {"displayContent": [{"text": typed}]}).texts == [FIRST, typed]
 
 
 def test_a_rewind_takes_back_that_message_and_all_after_it(tmp_path: Path) -> None:

@@ -3,15 +3,21 @@
 Each message stands in it twice, as `response_item` and as `event_msg`: only the former is read. In the user's name
 Codex also writes what no user said (AGENTS.md, the environment, notifications); newer versions name each part's kind,
 older ones are known by how such a part begins. A forked session's file begins where the fork begins, but a
-subagent's copies its parent's history first and says how far: that part is the parent's. The file's own
+subagent's copies its parent's history first and says how far: that part is the parent's. Older versions did not say:
+there what the file begins with is compared with its parent's file, if that is still there. The file's own
 `session_meta`, its first line, names the directory; further ones are copies. Rollbacks take turns back.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -25,6 +31,9 @@ from recalld_daemon.ingest.records import Found, Line, Progress, Said, Withdrawn
 NULL = Raw(b"null")
 HEAD = 400  # bytes in which a rollout's first line names its type: the payload, which is long, comes last
 
+PLACES = ("sessions", "archived_sessions")  # below Codex' home
+
+_UUID = re.compile(r"[0-9a-fA-F-]{4,64}")
 _ROLLOUT = re.compile(rb'\{[^{}]{0,200}"type"\s*:\s*"session_meta"\s*,\s*"payload"\s*:')
 _NOT_SAID = re.compile(  # beginnings of parts that Codex writes in the user's name, as JSON escapes them
     rb"(?:\s|\\n)*(?:# AGENTS\.md instructions\b|<(?:environment_context|user_instructions|turn_aborted|skill"
@@ -44,7 +53,9 @@ class _Line(Struct):
 class _Meta(Struct):
     cwd: str | None = None
     source: Raw = NULL
+    forked_from_id: str | None = None
     subagent_history_start_ordinal: int | None = None
+    history_base: Raw = NULL  # a fork that copies nothing tells where its parent's history ends
 
 
 class _Marks(Struct):
@@ -85,7 +96,8 @@ def parse_rollout(file: BinaryIO, progress: Progress) -> Found:
     """Passages of the records from `progress.cursor` on; moves the cursor past each line that is complete."""
     meta = _own_meta(file)
     progress.project = progress.project or meta.cwd or ""
-    return parse_records(file, progress, partial(_said, meta, progress), rolled_back(file, progress.cursor))
+    copied = _history(file, meta) if progress.cursor == 0 else deque[int]()
+    return parse_records(file, progress, partial(_said, meta, copied, progress), rolled_back(file, progress.cursor))
 
 
 def rolled_back(file: BinaryIO, cursor: int) -> Withdrawn:
@@ -132,13 +144,47 @@ def _own_meta(file: BinaryIO) -> _Meta:
         return _Meta()
 
 
-def _said(meta: _Meta, progress: Progress, line: Line) -> Said | None:
+def _history(file: BinaryIO, meta: _Meta) -> deque[int]:
+    """Marks of the messages of the parent's file, in order, of a fork by an older version; else none."""
+    says_how_far = meta.subagent_history_start_ordinal is not None or bytes(meta.history_base) != b"null"
+    marks: deque[int] = deque()
+    if not meta.forked_from_id or says_how_far or not _UUID.fullmatch(meta.forked_from_id):
+        return marks
+    with suppress(OSError, StopIteration), next(_rollouts(file, meta.forked_from_id)).open("rb") as parent:
+        for record in read_records(parent, 0):
+            with suppress(*NO_RECORD):
+                line = _line(line_of(record).whole)
+                item = _item(line.payload) if line.type == "response_item" else _Item()
+                if mark := _mark(item):
+                    marks.append(mark)
+    return marks
+
+
+def _rollouts(file: BinaryIO, id: str) -> Iterator[Path]:
+    """Files of that session: where Codex keeps them, if this one lies there, else beside it."""
+    here = Path(os.fsdecode(file.name)).absolute()
+    home = next((place.parent for place in here.parents if place.name in PLACES), None)
+    pattern = f"rollout-*-{id}.jsonl"
+    return chain.from_iterable((home / name).rglob(pattern) for name in PLACES) if home else here.parent.glob(pattern)
+
+
+def _mark(item: _Item) -> int:
+    """What tells a message from others without its id; 0: it says nothing."""
+    texts = b"".join(bytes(text) for text in _texts(item)) if item.role in ("user", "assistant") else b""
+    return hash((item.role, texts)) if texts else 0
+
+
+def _said(meta: _Meta, copied: deque[int], progress: Progress, line: Line) -> Said | None:
     record = _line(line.whole)
     if record.type != "response_item" or _is_copy(meta, record):
         return None
     item = _item(record.payload)
     if item.type != "message" or item.role not in ("user", "assistant") or not progress.first_time(item.id):
         return None
+    if copied:
+        if _mark(item) == copied.popleft():
+            return None
+        copied.clear()
     is_user = item.role == "user" and b'"subagent"' not in bytes(meta.source)
     moment = parse_moment(record.timestamp) if record.timestamp else None
     return Said("user" if is_user else "assistant", _texts(item), moment)

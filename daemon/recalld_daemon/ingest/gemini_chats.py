@@ -4,7 +4,8 @@ The lines are a log of changes, not of messages: the first one tells of the sess
 its id replaces the earlier one, `{"$set": {"messages": [...]}}` brings many at once, `{"$rewindTo": id}` takes back
 that one and all after it. So a file is read twice and anew each time it changed: first to learn which record of a
 message counts, then to make passages of these. Unlike Gemini we keep what a `$set` leaves out (it does so when it
-compresses the history), and messages of different types under one id apart, as it writes them on resuming.
+compresses the history), and messages of different types under one id apart, as it writes them on resuming; of a message
+that a `$set` repeats the earlier record counts, since the repetition has neither its time nor what the user saw of it.
 
 The project's directory is told by its hash only; which directory has that hash, files beside the chats tell
 (`.project_root`, `projects.json`), else the context that Gemini wrote at the session's beginning.
@@ -41,6 +42,8 @@ _CHAT = re.compile(rb'\{\s*"sessionId"\s*:\s*"[^"]{1,200}"\s*,\s*"projectHash"\s
 _NOT_SAID = re.compile(
     rb"(?:\s|\\n)*<(?:session_context|hook_context|state_snapshot|environment_context|untrusted_context)\b"
 )
+_FILES = (b'--- Content from referenced files ---"', b'--- Content from referenced context ---"')
+_END_OF_FILES = b'--- End of content ---"'
 _DIRECTORY = re.compile(rb"- (/[^\"\\\n]+)\\n")  # of the workspace, in the context that opens a session
 _SPEAKERS = {"user": "user", "gemini": "assistant", "assistant": "assistant", "model": "assistant"}
 
@@ -52,6 +55,7 @@ class _Message(Struct):
     type: str | None = None
     timestamp: str | None = None
     content: Raw = NULL
+    displayContent: Raw = NULL  # of a user's message: as it was typed, without what Gemini put in for `@file`
 
 
 class _Set(Struct):
@@ -121,7 +125,8 @@ def _survey(file: BinaryIO, progress: Progress) -> tuple[Places, _Record]:
             if record.rewind is not None:
                 _rewind(counts, record.rewind)
             for key, message in _messages(line):
-                counts[key] = message.start
+                if record.set is None or key not in counts:
+                    counts[key] = message.start
     return counts, meta
 
 
@@ -178,7 +183,8 @@ def _said(is_subagent: bool, line: Line) -> Said | None:
     if speaker is None:
         return None
     moment = parse_moment(message.timestamp) if message.timestamp else None
-    return Said("assistant" if is_subagent else speaker, _texts(message.content), moment)
+    typed = message.displayContent if bytes(message.displayContent) not in (b"null", b"[]") else message.content
+    return Said("assistant" if is_subagent else speaker, _texts(typed), moment)
 
 
 def _texts(content: Raw) -> Iterator[Raw]:
@@ -186,9 +192,13 @@ def _texts(content: Raw) -> Iterator[Raw]:
     literals = [content]
     if bytes(memoryview(content)[:1]) == b"[":
         literals = [_part(raw).text if bytes(memoryview(raw)[:1]) == b"{" else raw for raw in _raws(content) or []]
+    in_files = False
     for literal in literals:
-        if is_string(literal) and not _NOT_SAID.match(bytes(memoryview(literal)[1:200])):
+        head = bytes(memoryview(literal)[1:200])
+        in_files = in_files or head.endswith(_FILES)
+        if is_string(literal) and not in_files and not _NOT_SAID.match(head):
             yield literal
+        in_files = in_files and not head.endswith(_END_OF_FILES)
 
 
 def project_of_chat(file: BinaryIO, hashed: str, directories: Sequence[str], context: bytes) -> str:
