@@ -3,6 +3,13 @@
 A first pass over the file settles what its lines have in common, and which number of a date is the day; the second
 reads the messages. A message goes on over lines that begin none, also where such a line holds a date. Left out are
 lines without a sender, words that stand for a picture, deleted messages, and what says nothing alone.
+
+A line of three words says nothing alone, so what one sender writes in one go is one passage (`Grouping`). It is
+contiguous bytes, so the beginnings of the lines inside it are part of its text. On two real chats of 900 messages with
+144 questions, recall@5 and @10 of BM25 go from .473 and .533 (each message alone) to .481 and .591, of the packaged
+encoder from .300 and .428 to .367 and .518, of both fused from .478 and .566 to .553 and .634. Without those beginnings
+it would be less (fused @10 .600 against .624, where both had 600 bytes and 300 s); with the answers of others in the
+same passage it would be less too (.600), and a passage would have no speaker.
 """
 
 from __future__ import annotations
@@ -46,8 +53,8 @@ class Grouping:
     """Which messages that follow each other make one passage: those of one sender, without a silence longer than
     `silence` seconds, as long as they have `most` bytes together."""
 
-    silence: float = 300.0
-    most: int = 600
+    silence: float = 1800.0
+    most: int = 900
     any_sender: bool = False
 
 
@@ -189,7 +196,7 @@ class _Reader:
             self._run.last = self._written_at
         else:
             yield from self._close()
-            body = int(char_starts(line.raw, self._codec)[header.body])
+            body = _byte_of(line.raw, self._codec, text, header.body)
             self._open(line.start + body, line.raw[body:])
 
     def _joins(self, length: int) -> bool:
@@ -230,6 +237,13 @@ class _Reader:
 def _beginning(raw: bytes, codec: str) -> str:
     """Enough of a line to see whether it begins a message."""
     return plain_text(raw[: 4 * HEADER], codec)
+
+
+def _byte_of(raw: bytes, codec: str, text: str, at: int) -> int:
+    """Where the character `at` of `text` begins in its bytes."""
+    if REPLACEMENT in text:
+        return int(char_starts(raw, codec)[at])
+    return len(text[:at].encode(codec))
 
 
 def _replaced(raw: bytes, text: str, codec: str) -> int:
