@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -291,6 +292,15 @@ def test_it_loads_nothing_that_is_not_built_in_but_the_socket(place: Path) -> No
     bare = [*command[:4], "-c", "import sys;print(*sorted(sys.modules))"]
     without = subprocess.run(bare, capture_output=True, text=True, check=True).stdout.split()
     assert set(loaded) - set(without) == {"hook", "_socket"}
+
+
+def test_it_knows_its_age_by_the_system_or_by_its_work() -> None:
+    code = "import sys,time;sys.path.insert(0,sys.argv[1]);import hook;print(time.process_time(),hook.age())"
+    command = [sys.executable, "-I", "-S", "-c", code, str(HOOK_DIRECTORY)]
+    worked, age = map(float, subprocess.run(command, capture_output=True, check=True).stdout.split())
+    assert 0.0 < worked <= age
+    assert age < PATIENCE_SECONDS
+    assert hook.age() <= time.process_time()  # this process is too old for a hook: its work is all that counts
 
 
 def test_the_command_is_absolute_and_names_host_and_event() -> None:

@@ -23,7 +23,8 @@ import time
 from _operator import _compare_digest
 from dataclasses import dataclass, field
 
-DEADLINE_SECONDS = 0.150  # for the daemon's whole answer
+DEADLINE_SECONDS = 0.150  # of the host's time, for all
+RESERVE_SECONDS = 0.030  # of it, for HTTP and for what the machine makes of a timer; the rest is the daemon's
 PAYLOAD_LIMIT = 8 * 1024 * 1024  # bytes; the hook socket's own
 HEAD_LIMIT = 16 * 1024  # bytes of request line and headers
 ANSWER_LIMIT = 64 * 1024  # bytes; three lines have under 4 KB
@@ -88,11 +89,15 @@ def head_of(raw: bytes, place: Place) -> Head:
     if words[0] != "POST":
         raise Refused(405, f"method {words[0][:16]!r}: hooks are posted")
     room, _, host = words[1].removeprefix("/").partition("/")
-    if room != "hooks" or not host or not host.replace("-", "").replace("_", "").isalnum() or len(host) > 32:
+    if room != "hooks" or not _is_name(host):
         raise Refused(404, f"path {words[1][:64]!r}: hooks go to /hooks/HOST")
     keep = "close" not in fields.get("connection", "").lower() and words[2] != "HTTP/1.0"
     waits, off = fields.get("expect", "").lower() == "100-continue", fields.get("x-recalld-off") == "1"
     return Head(host, _length(fields), keep, waits, off)
+
+
+def _is_name(host: str) -> bool:
+    return host.isascii() and host.replace("-", "").replace("_", "").isalnum() and len(host) <= 32
 
 
 def _fields(lines: list[str]) -> dict[str, str]:
@@ -128,11 +133,11 @@ def response(status: int, body: bytes = b"", keep: bool = False) -> bytes:
 
 
 def ask(path: str, host: str, payload: bytes) -> bytes:
-    """The daemon's answer. Raises TooLate: there is none within DEADLINE_SECONDS."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    """The daemon's answer. Raises TooLate: there is none in time."""
+    deadline = time.monotonic() + DEADLINE_SECONDS - RESERVE_SECONDS
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
-            daemon.settimeout(DEADLINE_SECONDS)
+            daemon.settimeout(_left(deadline))
             daemon.connect(path)
             daemon.settimeout(_left(deadline))
             daemon.sendall(b"recalld-hook/1 %s - %d\n%s" % (host.encode(), len(payload), payload))
