@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recalld_client import session
+from recalld_client import handshake, session
 from recalld_client.link import Link
 from scripted_recalls import PATIENCE_SECONDS
 
@@ -19,3 +19,4 @@ def patient_opening(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Link, "open", open_patiently)
     monkeypatch.setattr(session, "CONNECT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(handshake, "PATIENCE_SECONDS", PATIENCE_SECONDS)  # nor is a slow thread a silent daemon
