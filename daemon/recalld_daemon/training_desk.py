@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePath
 from random import Random
 
 import msgspec
@@ -25,6 +24,7 @@ from recalld_daemon.journal import Journal
 from recalld_daemon.race_events import Offer
 from recalld_daemon.recall import gate
 from recalld_daemon.recall.cascade import Recaller
+from recalld_daemon.recall.in_prompt import is_own_transcript, session_of
 from recalld_daemon.recall.offer import snippet_of
 from recalld_daemon.recall.query import query_from
 from recalld_daemon.recall.types import GLOBAL_SCOPE, Answer, Candidate, Passage, Query, View
@@ -126,7 +126,7 @@ def _logit(text: str) -> float:
 
 def _is_of(passage: Passage, session: str) -> bool:
     """A session's own transcript holds the query word for word."""
-    return bool(session) and session in (PurePath(passage.path).stem, PurePath(passage.path).parent.parent.name)
+    return is_own_transcript(passage.path, session) or session_of(passage.path).startswith(f"{session}/")
 
 
 def _offer(recall: str, candidate: Candidate, passage: Passage, query: Query, rank: int) -> list[Pending]:

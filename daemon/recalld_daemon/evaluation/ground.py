@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from recalld_daemon.evaluation.questions import Asked, Question
 from recalld_daemon.evaluation.useful import Before
 from recalld_daemon.index import Catalogue, Extracts
 from recalld_daemon.index.matrix import MatrixIndex, open_matrix
+from recalld_daemon.ingest.kinds import names_project
 from recalld_daemon.learned import PLAIN, Learned, read_learned
 from recalld_daemon.paths import Home
 from recalld_daemon.ranking.features import features_of
@@ -32,6 +33,7 @@ from recalld_daemon.ranking.ranker import RANK_LIMIT
 from recalld_daemon.recall import gate
 from recalld_daemon.recall.adapted import adapted
 from recalld_daemon.recall.adapter import Adapter
+from recalld_daemon.recall.in_prompt import SHORT_ID, session_of
 from recalld_daemon.recall.query import query_from
 from recalld_daemon.recall.stages import Parts, Stages, recall_now
 from recalld_daemon.recall.types import Answer, Float32, Int64, QueryEncoding
@@ -185,7 +187,8 @@ class Ground:
     def own_transcript(self, session: str) -> frozenset[int]:
         """The passages of a session's own transcript: it has them in its context, and the daemon never shows them."""
         if session not in self._own:
-            self._own[session] = frozenset(self._passages_of(self._transcripts.get(session, ())))
+            paths = [path for told in {session, session[:SHORT_ID]} for path in self._transcripts.get(told, ())]
+            self._own[session] = frozenset(self._passages_of(paths))
         return self._own[session]
 
     def _passages_of(self, paths: Iterable[str]) -> Iterator[int]:
@@ -257,10 +260,11 @@ def ground_of(
 
 
 def transcripts_of(reader: Reader) -> dict[str, list[str]]:
-    """session -> paths of its transcripts: a file is named by its session."""
+    """session, as `session_of` tells it -> paths of its transcripts."""
     found: dict[str, list[str]] = defaultdict(list)
-    for source in reader.sources(kind="claude-code"):
-        found[PurePath(source.path).stem].append(source.path)
+    for source in reader.sources():
+        if names_project(source.kind) and (session := session_of(source.path)):
+            found[session].append(source.path)
     return dict(found)
 
 

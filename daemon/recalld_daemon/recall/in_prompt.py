@@ -33,6 +33,10 @@ OWN: Mapping[str, tuple[tuple[str, str, str], ...]] = {  # of the user: variable
 }
 MEMORY_LINES = 200  # of MEMORY.md that Claude Code loads
 MEMORY_BYTES = 25_000  # and no more bytes than these
+SHORT_ID = 8  # letters of a session's id in the name of Gemini's file
+_NAMED = re.compile(
+    r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(?P<rollout>.+)|session-\d{4}-\d\d-\d\dT\d\d-\d\d-(?P<chat>.+)"
+)
 _NO_LETTER = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -90,14 +94,23 @@ def is_own_transcript(path: str, session: str) -> bool:
     >>> is_own_transcript("/h/.claude/projects/p/0a1b.jsonl", "0a1b/a7"), is_own_transcript("/n/deploy.md", "")
     (False, False)
     """
-    id, _, agent = session.partition("/")
+    told = session_of(path)
+    return bool(told) and told in (session, session[:SHORT_ID])
+
+
+def session_of(path: str) -> str:
+    """The session that a transcript's path tells, as hooks name it: of Gemini's its first SHORT_ID letters; "": none.
+
+    >>> session_of("/h/.claude/projects/p/0a1b/subagents/agent-a7.jsonl"), session_of("/h/x/0a1b/events.jsonl")
+    ('0a1b/a7', '0a1b')
+    """
     file = PurePath(path)
-    if not id or file.suffix not in (".jsonl", ".json"):
-        return False
-    if agent:
-        return file.stem == f"agent-{agent}"
+    if file.suffix not in (".jsonl", ".json"):
+        return ""
     if file.stem == "events":
-        return file.parent.name == id
-    if file.stem.startswith(("rollout-", "session-")):
-        return file.stem.endswith((f"-{id}", f"-{id[:8]}"))
-    return file.stem == id
+        return file.parent.name
+    if file.parent.name == "subagents" and file.stem.startswith("agent-"):
+        return f"{file.parent.parent.name}/{file.stem.removeprefix('agent-')}"
+    if named := _NAMED.fullmatch(file.stem):
+        return named["rollout"] or named["chat"]
+    return file.stem
