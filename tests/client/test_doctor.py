@@ -392,6 +392,7 @@ def test_a_memory_that_never_comes_is_told(doctor: House) -> None:
     memory.quote = lambda text, heard, count: b""
     assert run("doctor", "gemini") == 1
     assert "a memory did not arrive: 4 memories were asked for at 4 boundaries each" in run.wrong[0]
+    assert "the daemon says: injection is switched off" in run.wrong[0], "and not that it has answered that already"
     assert (memory.planted, memory.texts) == (4, {})
 
 

@@ -18,6 +18,7 @@ from recalld_client.hosts import HOSTS, Heard
 from recalld_protocol.endpoints import HOOK_SOCKET
 from recalld_protocol.messages import Bye as ByeMessage
 from recalld_protocol.messages import (
+    Event,
     Forget,
     Forgotten,
     FromAgent,
@@ -87,9 +88,14 @@ class Memory:
 
 @contextmanager
 def doctor_house(runtime: Path) -> Iterator[tuple[ScriptedControl, Memory]]:
-    """The daemon, with its sockets in `runtime`, and what it holds."""
+    """The daemon, with its sockets in `runtime`, and what it holds. Its events tell why nothing was to be said."""
     memory = Memory()
-    with ScriptedControl(runtime, memory.answers()) as control, _hook_socket(runtime / HOOK_SOCKET, memory):
+    reasons = {"silent": "injection is switched off", "repeat": "the same question as 1"}
+    events = [
+        Event(seq=number, at=0.0, what="recall.settled", data={"outcome": outcome, "reason": reason})
+        for number, (outcome, reason) in enumerate(reasons.items(), 1)
+    ]
+    with ScriptedControl(runtime, memory.answers(), events) as control, _hook_socket(runtime / HOOK_SOCKET, memory):
         yield control, memory
 
 

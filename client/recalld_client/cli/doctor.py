@@ -10,6 +10,7 @@ import argparse
 import random
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,12 +18,13 @@ from recalld_client.hosts.checking import machine
 from recalld_client.hosts.checking.codex import trust_of
 from recalld_client.hosts.checking.delivery import deliver, deliver_by_plugin
 from recalld_client.hosts.checking.finding import Finding, note, ok, split, wrong
-from recalld_client.hosts.checking.proof import Proof, prove
+from recalld_client.hosts.checking.proof import MEMORIES, Proof, prove
 from recalld_client.hosts.checking.samples import Step
 from recalld_client.hosts.installing.entries import Version
 from recalld_client.hosts.installing.places import HOSTS, NoHome, Scope, place_of, program_of
 from recalld_client.hosts.installing.probes import claude_version
 from recalld_client.hosts.installing.standing import Standing, standing, switched_off
+from recalld_client.link import Subscription
 from recalld_protocol.errors import ProtocolError
 from recalld_protocol.messages import FromAgent, Message, Ping, Pong, Status, StatusAsk
 
@@ -36,6 +38,7 @@ SCOPES: tuple[Scope, ...] = ("user", "project")
 FORGET_SECONDS = 30.0  # what is planted must go again, also where the store is large
 LOADING_TRIES, LOADING_PAUSE_SECONDS = 120, 0.5  # a model that is loading is waited for
 HTTP_TRIES = 12  # of LOADING_PAUSE_SECONDS: three times as long as the daemon takes to look
+EVENTS_READ = 2_000  # of what the daemon told meanwhile; a trial brings some dozens
 STYLES = {"ok": "green", "note": "yellow", "wrong": "red"}
 
 
@@ -183,7 +186,25 @@ def _prove(stand: Standing, env: Mapping[str, str], daemon: Daemon, screen: Scre
     def ask(message: FromAgent, answer: type[Message]) -> Message:
         return daemon.ask(message, answer)
 
-    return prove(stand.place.host, handlers, run_hook, ask, time.sleep, random.Random())
+    with daemon.events() as events:
+        proof = prove(stand.place.host, handlers, run_hook, ask, time.sleep, random.Random())
+        if proof.arrived or proof.memories < MEMORIES:
+            return proof
+        return replace(proof, why=f"{proof.why}{_said(events)}")
+
+
+def _said(events: Subscription) -> str:
+    """What the daemon itself said of the last recall, "" if nothing."""
+    last = ""
+    for _ in range(EVENTS_READ):
+        event = events.receive(0.0)
+        if event is None:
+            break
+        if event.what != "recall.settled" or event.data.get("outcome") in ("repeat", "merged"):
+            continue
+        if reason := event.data.get("reason"):
+            last = f"; the daemon says: {reason}"
+    return last
 
 
 def _told(host: str, proof: Proof) -> Finding:
