@@ -121,6 +121,8 @@ def test_the_gate_stops_it_and_says_why() -> None:
         ("/h/.copilot/session-state/0a1b2c3d-e/events.jsonl", "0a1b2c3d-e", True),
         ("/h/.copilot/session-state/0a1b2c3d-f/events.jsonl", "0a1b2c3d-e", False),
         ("/h/.gemini/tmp/p/chats/session-2026-03-02T10-00-0a1b2c3d.jsonl", "0a1b2c3d-e", True),
+        ("/h/.local/share/opencode/opencode.db/ses_0a1b2c3d", "ses_0a1b2c3d", True),
+        ("/h/.local/share/opencode/opencode.db/ses_0a1b2c3e", "ses_0a1b2c3d", False),
         ("/h/notes/0a1b2c3d-e.md", "0a1b2c3d-e", False),
         ("memory:17", "", False),
     ],

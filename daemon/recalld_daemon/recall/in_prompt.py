@@ -105,6 +105,8 @@ def session_of(path: str) -> str:
     ('0a1b/a7', '0a1b')
     """
     file = PurePath(path)
+    if file.parent.suffix == ".db":  # a session of OpenCode's database
+        return file.name
     if file.suffix not in (".jsonl", ".json"):
         return ""
     if file.stem == "events":
