@@ -20,7 +20,7 @@ from recalld_client.hosts.installing.entries import FORMS, Way
 from recalld_client.hosts.installing.files import Changed, FileFault
 from recalld_client.hosts.installing.install import BOM, KEPT, PLUGIN, http_hook, install, uninstall
 from recalld_client.hosts.installing.notebook import Notebook
-from recalld_client.hosts.installing.places import HOSTS, NoHome, Place, place_of
+from recalld_client.hosts.installing.places import HOSTS, PROJECT_FILES, NoHome, Place, place_of
 from recalld_client.hosts.installing.probes import claude_version, git_would_commit
 from recalld_client.hosts.installing.standing import standing, switched_off
 from recalld_protocol.hook_http import http_hook_file, read_http_hook
@@ -379,3 +379,18 @@ def test_what_switches_hooks_off_is_found(host: str, file: str, text: str, told:
     assert told in next(switched_off(place, env, Path(env["HOME"])))
     path.write_text("{not json")
     assert list(switched_off(place, env, Path(env["HOME"]))) == []
+
+
+# ---------------------------------------------------------------- what docs/hosts.md says
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_page_names_the_files_and_the_timeouts(host: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "hosts.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{host}` |"))
+    _, _, user, project, timeout, *_ = [cell.strip() for cell in row.split("|")]
+    assert user.replace("~", "/h") == f"`{place_of(host, 'user', {'HOME': '/h'}, Path('/')).path}`"
+    assert project == f"`{PROJECT_FILES[host]}`"
+    if form := FORMS.get(host):
+        handlers = [*form.handlers(Way()).values()]
+        assert str(handlers[0].get("timeout", handlers[0].get("timeoutSec"))) in timeout
