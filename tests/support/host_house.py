@@ -16,12 +16,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mock_models import Asked
 from recalld_client.link import Link, Subscription
 from recalld_daemon.demo.private import wait_until_indexed
 from recalld_protocol.endpoints import Endpoints, endpoints
@@ -29,13 +30,30 @@ from recalld_protocol.hook_http import make_http_hook
 from recalld_protocol.messages import Status, StatusAsk
 
 PATIENCE_SECONDS = 60.0  # bounds what would otherwise never end
+GATE_SECONDS = 20.0  # after which a tool ends anyhow: a hook was late, and what it had to tell is lost
+TRIES = 3  # of a talk in which a hook was late, as on a busy machine each may be: it has 150 ms
 QUIET_SECONDS = 0.2  # between two events of one message lie microseconds
 GATED = """#!/bin/sh
-# A tool that takes as long as the test wants it to.
-n=$(($(cat .step 2>/dev/null || echo 0) + 1)); echo $n > .step
-until [ -e .gates/$n ]; do sleep 0.02; done
+# A tool that takes as long as the test wants it to: its first call ends at the gate NAME-1, its second at NAME-2.
+name=${0##*/}; n=$(($(cat .calls-$name 2>/dev/null || echo 0) + 1)); echo $n > .calls-$name
+until [ -e .gates/$name-$n ]; do sleep 0.02; done
 echo done
 """
+NOTES = {
+    "deploy.md": "# Deploy\n\nAfter every deploy restart the invoice worker by hand, since systemd keeps the old "
+    "unit file until daemon-reload has run on the harbour host.\n",
+    "postgres.md": "# Postgres\n\nNever create an index on berth_booking without CONCURRENTLY: in April the lock "
+    "stopped all bookings for eleven minutes while the migration ran.\n",
+    "tea.md": "# Kitchen\n\nThe good oolong is in a blue tin behind the coffee filters, refilled on Fridays.\n",
+}
+PROMPT = "Please add an index to the berth_booking table so that bookings are found quickly."
+INDEX, DEPLOY = (
+    "./psql -c 'create index booking_idx on berth_booking (berth_id)'",
+    "./deploy invoice-worker --host harbour",
+)
+MORE_INDEX = "./psql -c 'create index waitlist_idx on berth_booking (waitlist_rank)'"
+NEVER_WAITS = "hook_wait_seconds = 0.0"  # what is recalled for a turn has always slipped when it comes
+LINE = re.compile(r"recalled: \\*\"… [^…]+ …\\*\" — [^\s:\\]+:\d+-\d+ \(\d{4}-\d\d-\d\d\)")
 
 
 @dataclass(slots=True)
@@ -55,6 +73,21 @@ class HostedDaemon:
     def status(self) -> Status | None:
         reply = self.link.request(StatusAsk(), 5.0)
         return reply if isinstance(reply, Status) else None
+
+    def in_time(self, talk: Callable[[int], Gates]) -> Gates:
+        """The first talk in which every hook was in time; `talk` is given the number of the try."""
+        for number in range(TRIES):
+            before = self.abandoned
+            gates = talk(number)
+            if not gates.late and self.abandoned == before:
+                break
+        return gates
+
+    @property
+    def abandoned(self) -> int:
+        """Answers that came when their hook had gone."""
+        status = self.status()
+        return int(status.topics["hooks"]["abandoned"] or 0) if status else 0
 
     def wait_until(self, holds: Callable[[Status], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -120,19 +153,19 @@ def _linked(where: Endpoints, process: subprocess.Popen[bytes], log: Path) -> It
 
 @dataclass(slots=True)
 class Gates:
-    """Lets the tools in `project` end. Gate n opens when `needs[n - 1]` of the daemon's events "turn" and
-    "tool.started" have come and every recall has settled."""
+    """Lets the tools in `project` end. gates: name -> how many of the daemon's events "turn" and "tool.started" must
+    have come before it opens; every recall has settled then, too."""
 
     project: Path
     endpoints: Endpoints
-    needs: Sequence[int]
-    opened: int = 0
+    gates: Mapping[str, int]
+    late: bool = False  # they were opened by the clock
     events: list[str] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        (self.project / ".gates").mkdir()
+        open_gates(self.project, [])
         with Subscription(self.endpoints, ["turn", "tool.started", "recall."]) as subscription:
             assert subscription.open(), subscription.problem
             thread = threading.Thread(target=self._watch, args=(subscription,))
@@ -144,24 +177,26 @@ class Gates:
                 thread.join()
 
     def _watch(self, subscription: Subscription) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._over.is_set() and self.opened < len(self.needs):
+        deadline = time.monotonic() + GATE_SECONDS
+        left = dict(self.gates)
+        while left and not self._over.is_set():
             event = subscription.receive(QUIET_SECONDS)
             if event is not None:
                 self.events.append(event.what)
-            elif self._all_told() or time.monotonic() > deadline:
-                self.opened += 1
-                open_gate(self.project, self.opened)
+                continue
+            told = self.events.count("turn") + self.events.count("tool.started")
+            running = self.events.count("recall.started") - self.events.count("recall.settled")
+            self.late |= time.monotonic() > deadline
+            for name, need in list(left.items()):
+                if self.late or (told >= need and running == 0):
+                    open_gates(self.project, [name])
+                    del left[name]
 
-    def _all_told(self) -> bool:
-        told = self.events.count("turn") + self.events.count("tool.started")
-        running = self.events.count("recall.started") - self.events.count("recall.settled")
-        return told >= self.needs[self.opened] and running == 0
 
-
-def open_gate(project: Path, number: int) -> None:
+def open_gates(project: Path, names: Iterable[str]) -> None:
     (project / ".gates").mkdir(exist_ok=True)
-    (project / ".gates" / str(number)).touch()
+    for name in names:
+        (project / ".gates" / name).touch()
 
 
 # ---------------------------------------------------------------- what is compared
@@ -183,3 +218,14 @@ def comparable(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     """Line for line what a program sent, less what varies from run to run by itself. Codex's metadata has no order."""
     whole = json.dumps(bodies, ensure_ascii=False, sort_keys=True, indent=1)
     return VARIES.sub("*", whole).splitlines()
+
+
+def notes_told(asked: Asked) -> list[str]:
+    """Which notes the snippets in a request quote, in their order there."""
+    return [line.split(" — ")[1].split(":")[0].removeprefix("notes/") for line in LINE.findall(asked.text)]
+
+
+def write(directory: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text)

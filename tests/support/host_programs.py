@@ -13,13 +13,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mock_models import Call
 
+REQUIRED = os.environ.get("RECALLD_TEST_HOSTS_REQUIRED", "").split()  # hosts that no test may be skipped for
 INSTALL_SECONDS = 300.0  # a slow line; 3 to 10 s are usual
 RUN_SECONDS = 120.0  # bounds a run that hangs; 1 to 6 s are usual
 
@@ -84,6 +89,35 @@ class Home:
         )  # fmt: skip
         assert done.returncode == 0, f"{self.program.name}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+
+@contextmanager
+def one_run_of_claude_code(home: Home) -> Iterator[Callable[[str], None]]:
+    """One process that answers prompt after prompt, as in a terminal: no session ends between them."""
+    flags = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    command = [str(home.binary), *flags, "--allowedTools", "Bash", "Read", "Agent"]
+    with subprocess.Popen(
+        command, env=home.environ, cwd=home.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        end = threading.Timer(RUN_SECONDS, process.kill)
+        end.start()
+
+        def say(prompt: str) -> None:
+            print(
+                json.dumps({"type": "user", "message": {"role": "user", "content": prompt}}),
+                file=process.stdin,
+                flush=True,
+            )
+            assert any(json.loads(line)["type"] == "result" for line in process.stdout), "it ended before it answered"
+
+        try:
+            yield say
+        finally:
+            process.stdin.close()
+            process.wait()
+            end.cancel()
 
 
 def _write(path: Path, text: str) -> None:
@@ -214,6 +248,16 @@ PROGRAMS = (CLAUDE_CODE, CODEX, COPILOT, GEMINI, OPENCODE)
 
 
 # ---------------------------------------------------------------- the packages
+
+
+def installed_or_skipped(program: Program) -> Path:
+    """For a test: skipped by name where the program can't be had, failed where it must be (`REQUIRED`)."""
+    try:
+        return installed(program)
+    except NotInstalled as missing:
+        if program.host in REQUIRED:
+            pytest.fail(f"{program.name}: {missing}")
+        pytest.skip(f"{program.name}: {missing}")
 
 
 def installed(program: Program) -> Path:
