@@ -231,7 +231,16 @@ def _least(cls: type[msgspec.Struct]) -> Row:
 
 
 def _full(cls: type[msgspec.Struct]) -> Row:
-    return {field.encode_name: _value(field.type, True) for field in _fields(cls)}
+    found = {field.encode_name: _value(field.type, True) for field in _fields(cls)}
+    for field in _fields(cls):
+        value = found[field.encode_name]
+        if field.default is not msgspec.NODEFAULT and value == field.default:  # else it would be left out
+            found[field.encode_name] = (not value) if isinstance(value, bool) else _other(field.type, value)
+    return found
+
+
+def _other(kind: inspect.Type, value: Any) -> Any:
+    return sorted(kind.values, key=str)[-1] if isinstance(kind, inspect.LiteralType) else value - 1
 
 
 def _value(kind: inspect.Type, full: bool) -> Any:
