@@ -206,6 +206,28 @@ def test_what_does_not_parse_is_told_and_left(host: str, data: bytes, told: str,
     assert standing(place, env).state == "unreadable"
 
 
+def test_what_is_no_file_is_told_and_not_waited_for(env: Env) -> None:
+    place = user_place("codex", env)
+    place.path.parent.mkdir()
+    os.mkfifo(place.path)
+    with pytest.raises(FileFault, match="no regular file"):
+        install(place, Way(), env)
+    place.path.unlink()
+    place.path.mkdir()
+    with pytest.raises(FileFault, match="Is a directory"):
+        uninstall(place, env)
+
+
+def test_notes_that_are_none_are_told(env: Env) -> None:
+    place = user_place("codex", env)
+    notes = Path(env["HOME"]) / ".local" / "state" / "recalld" / "installed.json"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("[]")
+    with pytest.raises(FileFault, match="move it away"):
+        install(place, Way(), env)
+    assert not place.path.exists()
+
+
 def test_a_change_by_somebody_else_meanwhile_is_kept(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claude Code writes its settings too: what it wrote between our reading and our writing must not be lost."""
     place = user_place("claude-code", env)

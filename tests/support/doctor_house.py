@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,7 +119,10 @@ def _serve(listener: socket.socket, memory: Memory) -> None:
             connection, _ = listener.accept()
         except OSError:
             return
-        with connection, connection.makefile("rb") as stream:
-            words = stream.readline().decode().split()
-            _, host, event, length = words
+        with (
+            connection,
+            connection.makefile("rb") as stream,
+            suppress(OSError, ValueError),
+        ):  # a hook whose time was over
+            _, host, event, length = stream.readline().decode().split()
             connection.sendall(memory.hooked(host, event.removeprefix("-"), stream.read(int(length))))

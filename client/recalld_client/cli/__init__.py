@@ -18,9 +18,8 @@ from typing import TextIO
 from recalld_protocol.errors import ProtocolError
 
 from . import (
-    doctor,
     forget,
-    install,
+    host_commands,
     mcp,
     ping,
     recall,
@@ -56,9 +55,9 @@ COMMANDS: tuple[Command, ...] = (
     train.COMMAND,
     versions.VERSIONS,
     versions.ROLLBACK,
-    install.INSTALL,
-    install.UNINSTALL,
-    doctor.COMMAND,
+    host_commands.INSTALL,
+    host_commands.UNINSTALL,
+    host_commands.DOCTOR,
     mcp.COMMAND,
 )
 TIMEOUT_SECONDS = 2.0

@@ -18,7 +18,7 @@ PREFACE = """\
 
 `recallctl` looks into the running daemon and tells it things. It loads no model and answers in milliseconds. Every
 command takes `--json`: one document (for `tail` and `train`, one per line) whose keys are those of the message in
-`protocol/README.md`, all of them, also at their default.
+`protocol/README.md`, all of them, also at their default; `install`, `uninstall` and `doctor` have keys of their own.
 
 This page is what `--help` prints; `python -m recalld_client.cli.docs --write` writes it.
 """

@@ -29,7 +29,7 @@ from recalld_protocol.errors import ProtocolError
 from recalld_protocol.messages import FromAgent, Message, Ping, Pong, Status, StatusAsk
 
 from .asking import RESTART, Daemon
-from .command import HOST_EXIT_CODES, Command, Fault, NoDaemon, package_version
+from .command import Fault, NoDaemon, package_version
 from .install import environment, project_of
 from .screen import Screen
 from .show import safe
@@ -224,27 +224,3 @@ def _line(finding: Finding, screen: Screen) -> str:
     mark = screen.paint(f"{finding.state:5}", STYLES[finding.state])
     remedy = f": {safe(finding.remedy)}" if finding.remedy else ""
     return f"{mark} {safe(finding.about)}  {safe(finding.text)}{remedy}"
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "hosts", metavar="HOST", nargs="*", help=f"only these of {', '.join(HOSTS)} (default: all that are installed)"
-    )
-    parser.add_argument(
-        "--cwd", metavar="DIR", help="look at this project's hooks as well (default: the present one's)"
-    )
-
-
-COMMAND = Command(
-    name="doctor",
-    usage="doctor [options] [HOST...]",
-    summary="is all well? tries whether a memory truly reaches the agents",
-    teaches="Looks at the daemon, its directories, who can read them, and each host's settings; then plants a memory "
-    "in a project of its own, asks for it through the very hook that stands in the host's settings, checks the answer "
-    'against what the host takes, and removes the memory. One line per finding; a line that begins with "wrong" ends '
-    "with what to do.",
-    example="recallctl doctor claude-code",
-    arguments=_arguments,
-    run=run,
-    exit_codes=HOST_EXIT_CODES,
-)

@@ -25,7 +25,7 @@ from recalld_protocol.errors import ProtocolError
 from recalld_protocol.messages import Ping, Pong
 
 from .asking import Daemon
-from .command import HOST_EXIT_CODES, Command, Fault, NoDaemon
+from .command import Fault, NoDaemon
 from .screen import Screen
 from .show import safe
 
@@ -185,52 +185,3 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
 
 def project_of(options: argparse.Namespace) -> Path:
     return Path(options.cwd or os.curdir).absolute()
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--scope", choices=("user", "project"), default="user",
-        help="user: for all you do (the default); project: in one project's directory alone",
-    )  # fmt: skip
-    parser.add_argument("--cwd", metavar="DIR", help="the project's directory (default: the present one)")
-    parser.add_argument("--dry-run", action="store_true", help="show as a diff what would be changed; change nothing")
-
-
-def _install_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", metavar="HOST", nargs="?", choices=HOSTS, help=f"one of {', '.join(HOSTS)}; none: list")
-    _arguments(parser)
-    parser.add_argument(
-        "--transport", choices=("http", "command"),
-        help="Claude Code: by HTTP, which costs it no process (the default), or by a command",
-    )  # fmt: skip
-
-
-def _uninstall_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("host", metavar="HOST", choices=HOSTS, help=f"one of {', '.join(HOSTS)}")
-    _arguments(parser)
-
-
-INSTALL = Command(
-    name="install",
-    usage="install [options] [HOST]",
-    summary="let an agent's program recall: writes our hooks into its settings",
-    teaches="Writes recalld's hooks into the settings of Claude Code, Codex, Copilot CLI, Gemini CLI or OpenCode. Only "
-    "our entries change: yours, their order, comments and a symlink stay. Doing it twice is doing it once, and a newer "
-    "recalld replaces what an older one wrote. Without HOST it lists the hosts of this machine and how they stand. "
-    "Needs no running daemon.",
-    example="recallctl install claude-code --dry-run",
-    arguments=_install_arguments,
-    run=run_install,
-    exit_codes=HOST_EXIT_CODES,
-)
-UNINSTALL = Command(
-    name="uninstall",
-    usage="uninstall [options] HOST",
-    summary="take our hooks out of an agent's program again",
-    teaches="Takes recalld's hooks out of the host's settings. Where nobody else changed the file since, it is byte "
-    "for byte what it was before, and gone if recalld made it; else only our entries go. Needs no running daemon.",
-    example="recallctl uninstall codex",
-    arguments=_uninstall_arguments,
-    run=run_uninstall,
-    exit_codes=HOST_EXIT_CODES,
-)

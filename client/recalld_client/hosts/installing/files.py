@@ -41,7 +41,7 @@ def look(path: Path) -> Found:
     """Raises FileFault."""
     target = Path(os.path.realpath(path))
     try:
-        with target.open("rb") as file:
+        with open(os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe must not block
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise FileFault(f"{target} is no regular file: move it away")

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from recalld_protocol.endpoints import state_dir
 
-from .files import FileFault, look, remove, remove_directories, replace
+from .files import FileFault, Found, look, remove, remove_directories, replace
 from .settings import Steps
 
 FILE = "installed.json"
@@ -56,13 +56,13 @@ class Notebook:
 
     def write(self, path: Path, note: Note | None) -> None:
         """None: there is nothing to undo any more. Raises FileFault."""
-        notes = self._read()
+        found = look(self._path)
+        notes = self._decoded(found)
         if notes.get(str(path)) == note:
             return
         notes = {known: kept for known, kept in notes.items() if known != str(path)}
         if note is not None:
             notes[str(path)] = note
-        found = look(self._path)
         if notes:
             made = replace(found, msgspec.json.format(msgspec.json.encode(notes)) + b"\n", 0o600)
             for directory in made:
@@ -72,7 +72,9 @@ class Notebook:
             remove_directories([self._path.parent])
 
     def _read(self) -> dict[str, Note]:
-        found = look(self._path)
+        return self._decoded(look(self._path))
+
+    def _decoded(self, found: Found) -> dict[str, Note]:
         if found.data is None:
             return {}
         try:
