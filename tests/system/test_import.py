@@ -155,8 +155,8 @@ def test_p034_while_eight_sessions_recall(tmp_path: Path, model_cache: Path) -> 
             with Session("test", cwd="/", endpoints=daemon.endpoints) as session:
                 assert session.connect(PATIENCE_SECONDS), session.problem
                 for n in range(5):
-                    turn = session.turn(f"from which tower was the {word} of part 0 seen, and by whom, number {n}?")
-                    outcomes.setdefault(word, []).append(settle(session, turn=turn).outcome)
+                    session.turn(f"from which tower was the {word} of part 0 seen, and by whom, number {n}?")
+                    outcomes.setdefault(word, []).append(settle(session, turn=n + 1).outcome)
                     session.boundary()
 
         threads = [threading.Thread(target=talk, args=(word,)) for word in BIRDS[:8]]

@@ -79,11 +79,13 @@ class _Import:
 
     def run(self) -> int:
         from recalld_daemon.importing.progress import ProgressLine
+        from recalld_daemon.ingest.layouts import places
 
         self.line = ProgressLine(sys.stderr)
         try:
             for path in dict.fromkeys(self.arguments.paths):
-                self._look(path)
+                for place in places(os.path.abspath(os.path.expanduser(path))):
+                    self._look(place)
             if not self.arguments.dry_run and self.outcomes:
                 self._take_in()
         except KeyboardInterrupt:
@@ -97,14 +99,13 @@ class _Import:
 
     # ------------------------------------------------------------ what is there
 
-    def _look(self, path: str) -> None:
+    def _look(self, absolute: str) -> None:
         """One path: what it is, said, and copied where that is wished."""
         from recalld_daemon.followed_paths import Refused
         from recalld_daemon.importing.finds import find
         from recalld_daemon.importing.outcome import Outcome
         from recalld_daemon.importing.told import found_line, problem_lines
 
-        absolute = os.path.abspath(os.path.expanduser(path))
         try:
             self._check(absolute)
             unpacked = self._unpacked(absolute)

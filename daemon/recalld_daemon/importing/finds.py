@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from recalld_daemon.followed_paths import Refused, readable
-from recalld_daemon.ingest import kinds
+from recalld_daemon.ingest import kinds, layouts
 from recalld_daemon.ingest.parse import kind_below, kind_of
 from recalld_daemon.ingest.ports import Root
+from recalld_daemon.ingest.roots import Roots
 from recalld_daemon.ingest.survey import label_of, survey
 from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.store import opencode
-from recalld_daemon.watchers.tree import FileStat, Tree, Unreadable
+from recalld_daemon.watchers.tree import FileStat, Unreadable
 
 PROBLEMS_KEPT = 50
 LOOKED_INTO = 20  # exports in one directory
@@ -103,11 +104,13 @@ def _sessions(found: Find, path: str, progress: Progress) -> None:
 
 
 def _directory(path: str, kind: str, progress: Progress) -> Find:
-    root = Root(Path(path), kind=kind)
-    found = Find(path, False, kind, "directory")
+    layout = layouts.told(path)
+    root = Root(Path(path), kind=kind, layout=layout)
+    label = layouts.LAYOUTS[layout].label if layout else "directory"
+    found = Find(path, False, kind or layout, label)
     exports: list[tuple[str, str]] = []
     seen = 0
-    for item in Tree(Path(path)).walk():
+    for item in Roots([root]).by_key[path].tree.walk():
         if isinstance(item, Unreadable):
             found.complain(f"{item.path}: {item.reason}")
         if not isinstance(item, FileStat):

@@ -14,11 +14,11 @@ PROBLEMS_TOLD = 3
 def found_line(found: Find) -> str:
     """
     >>> from collections import Counter
-    >>> found_line(Find("/v", False, label="Obsidian vault", size=2_400_000, files=Counter({"Markdown": 214})))
-    '/v: Obsidian vault, 214 Markdown (2.4 MB)'
+    >>> found_line(Find("/v", False, label="Obsidian vault", size=2_400_000, files=Counter({"note": 214})))
+    '/v: Obsidian vault, 214 notes (2.4 MB)'
     """
     parts = [found.label]
-    parts += [f"{count:,} {label}" for label, count in found.files.most_common()]
+    parts += [_many(count, _file_of(label)) for label, count in found.files.most_common()]
     tally = found.tally
     if tally.conversations:
         parts.append(_many(tally.conversations, "conversation"))
@@ -66,8 +66,14 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
         )
 
 
+def _file_of(label: str) -> str:
+    return f"{label} file" if label in ("Markdown", "plain text") else label
+
+
 def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    if count != 1:
+        what = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{count:,} {what}"
 
 
 def _day(moment: float) -> str:

@@ -42,14 +42,17 @@ class Dates:
 
 
 def parse_document(
-    file: BinaryIO, codec: str, start: int, dates: Dates, *, markdown: bool
+    file: BinaryIO, codec: str, start: int, dates: Dates, *, markdown: bool, note: str = ""
 ) -> Iterator[ParsedPassage | FileProblem]:
-    """Passages of the text from byte `start` on."""
+    """Passages of the text from byte `start` on. note: of a note that goes by its file's name, this name; then its
+    other names and its tags stand with it at the top of every heading path."""
     lines: Iterator[Line] = read_lines(file, codec, start)
     front = frontmatter.Front()
     if markdown:
         front, lines = _take_front(lines, codec)
-    return _Document(codec, front.title, dates.written_at(front.written_at), markdown).read(lines)
+    title = front.title or note
+    shown = frontmatter.with_names(title, front) if note else title
+    return _Document(codec, title, shown, dates.written_at(front.written_at), markdown).read(lines)
 
 
 def _take_front(lines: Iterator[Line], codec: str) -> tuple[frontmatter.Front, Iterator[Line]]:
@@ -69,11 +72,12 @@ def _take_front(lines: Iterator[Line], codec: str) -> tuple[frontmatter.Front, I
 class _Document:
     """The section being read, the headings above it, and whether we are inside fenced code or a blob."""
 
-    def __init__(self, codec: str, title: str, written_at: float | None, markdown: bool) -> None:
+    def __init__(self, codec: str, title: str, shown: str, written_at: float | None, markdown: bool) -> None:
         self._codec = codec
+        self._title = title
         self._written_at = written_at
         self._markdown = markdown
-        self._headings: list[tuple[int, str]] = [(0, title)] if title else []
+        self._headings: list[tuple[int, str]] = [(0, shown)] if shown else []
         self._bare: Line | None = None  # the last heading, as long as nothing stands below it
         self._section: list[Line] = []
         self._bytes = 0
@@ -169,7 +173,11 @@ class _Document:
 
     def _path(self) -> str:
         titles = [title for _, title in self._headings]
-        return " > ".join(title for n, title in enumerate(titles) if n == 0 or title != titles[n - 1])
+        return " > ".join(
+            title
+            for n, title in enumerate(titles)
+            if n == 0 or (title != titles[n - 1] and (n > 1 or title != self._title))
+        )
 
     def _follow_fence(self, text: str) -> None:
         fence = _FENCE.match(text) if self._markdown else None

@@ -43,6 +43,7 @@ _KEY_BLOCK = re.compile(
     re.DOTALL,
 )
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_EMBED = re.compile(r"^[ \t>*+-]*!\[\[[^\]\n]{1,400}\]\][ \t]*\r?$", re.MULTILINE)
 _FENCED = re.compile(r"^[ \t>]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _HOST = re.compile(
     r"<(system[-_]reminder|command-name|command-message|command-args|command-contents|local-command-stdout"
@@ -59,8 +60,8 @@ _BLOB_TAIL = re.compile(r"[!-~]*")
 def holes(text: str, *, comments: bool = False, host: bool = False) -> list[Span]:
     """Spans of characters that make no passage, in order, not overlapping.
 
-    `comments`: HTML comments are (markdown, outside fenced code); `host`: the wrappers that hosts put around what no
-    one said (transcripts).
+    `comments`: HTML comments are, and lines that embed a file and say no more (markdown, outside fenced code); `host`:
+    the wrappers that hosts put around what no one said (transcripts).
     """
     found = [match.span() for rule in (_BLOBS, _OURS, _KEY_BLOCK) for match in rule.finditer(text)]
     if comments:
@@ -93,10 +94,10 @@ def says_something(text: str, words: int) -> bool:
 
 
 def _comments(text: str) -> list[Span]:
-    if "<!--" not in text:
+    if "<!--" not in text and "![[" not in text:
         return []
     fenced = [match.span() for match in _FENCED.finditer(text)]
-    comments = [match.span() for match in _COMMENT.finditer(text)]
+    comments = [match.span() for rule in (_COMMENT, _EMBED) for match in rule.finditer(text)]
     return [(a, b) for a, b in comments if not any(first <= a < last for first, last in fenced)]
 
 

@@ -17,6 +17,7 @@ from recalld_daemon.ingest import (
     copilot_events,
     gemini_chats,
     letta,
+    open_strix,
     rewound,
     transcript,
     whatsapp,
@@ -26,7 +27,7 @@ from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 Parser = Callable[[BinaryIO, Progress], Iterator[ParsedPassage | FileProblem]]
-DOCUMENTS = ("markdown", "text")
+DOCUMENTS = ("markdown", "text", "obsidian")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,15 @@ KINDS: dict[str, Kind] = {
         Kind("chatgpt", (".json",), chatgpt.is_chatgpt, chatgpt.parse_chatgpt, "ChatGPT export"),
         Kind("claude-ai", (".json",), claude_ai.is_claude_ai, claude_ai.parse_claude_ai, "Claude.ai export"),
         Kind("letta", (".af",), letta.is_letta, letta.parse_letta, "Letta agent file"),
+        Kind(
+            "open-strix-chat", (".jsonl",), open_strix.is_chat, open_strix.parse_chat,
+            "open-strix chat history", grows=True,
+        ),
+        Kind(
+            "open-strix-journal", (".jsonl",), open_strix.is_journal, open_strix.parse_journal,
+            "open-strix journal", grows=True,
+        ),
+        Kind("open-strix-block", (".yaml", ".yml"), open_strix.is_block, open_strix.parse_block, "memory block"),
         Kind("whatsapp", (".txt",), whatsapp.is_whatsapp, whatsapp.parse_whatsapp, "WhatsApp chat"),
     )
 }  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from recalld_daemon.extract.passages import extracted
-from recalld_daemon.ingest import kinds
+from recalld_daemon.ingest import kinds, layouts
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
 from recalld_daemon.ingest.frontmatter import moment_of_name
@@ -66,18 +66,21 @@ def kind_below(root: Root, path: str) -> str | None:
     kind = kind_of(path)
     if kind == opencode.KIND:
         return None
+    if kind and root.layout:
+        kind = layouts.kind_in(root.layout, os.path.abspath(root.path), path, kind)
     return kind if kind and root.reads(path, kind, kind in kinds.DOCUMENTS) else None
 
 
 def all_kinds() -> list[str]:
     """Every name that `parse_file` takes."""
-    return sorted({*DOCUMENTS.values(), *kinds.KINDS})
+    return sorted({*kinds.DOCUMENTS, *kinds.KINDS})
 
 
 def suffixes_of(kind: str) -> tuple[str, ...]:
     """With which names a kind's files are found in a directory."""
     if kind in kinds.KINDS:
         return kinds.KINDS[kind].suffixes
+    kind = "markdown" if kind == layouts.OBSIDIAN else kind
     return tuple(suffix for suffix, name in DOCUMENTS.items() if name == kind)
 
 
@@ -104,12 +107,12 @@ def parse_file(path: str, source_kind: str, cursor: int) -> Iterator[Parsed]:
         return _parse_session(path)
     if kind := kinds.KINDS.get(source_kind):
         return _parse_records(path, kind, cursor if kind.grows else 0)
-    if source_kind in ("markdown", "text"):
-        return _parse_document(path, markdown=source_kind == "markdown")
+    if source_kind in kinds.DOCUMENTS:
+        return _parse_document(path, source_kind)
     raise ValueError(f"no parser for a source of kind {source_kind!r}")
 
 
-def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
+def _parse_document(path: str, kind: str) -> Iterator[Parsed]:
     with open(path, "rb") as file:
         encoding = tell_encoding(file.read(HEAD_BYTES))
         told = [FileProblem(line=0, text=encoding.problem)] if encoding.problem else []
@@ -118,7 +121,9 @@ def _parse_document(path: str, *, markdown: bool) -> Iterator[Parsed]:
             yield Parsed(id=0, passages=[], problems=told, done=True, cursor=status.st_size)
             return
         dates = Dates(moment_of_name(path), status.st_mtime)
-        found = extracted(parse_document(file, encoding.codec, encoding.bom, dates, markdown=markdown), path)
+        note = PurePath(path).stem if kind == layouts.OBSIDIAN else ""
+        document = parse_document(file, encoding.codec, encoding.bom, dates, markdown=kind != "text", note=note)
+        found = extracted(document, path)
         batch = _Batches(told)
         yield from batch.fill(found)
         yield batch.last(cursor=status.st_size)

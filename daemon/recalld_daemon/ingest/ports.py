@@ -99,7 +99,7 @@ class Root:
     `kind`: how its file is read, or those of its files whose suffix that kind has; "": told by looking at each.
     `is_file`: it is one file, also while it is away; None: what is there tells.
     `only`: of its files those of these kinds are read; (): of all. `notes`: documents too, in a directory of this name
-    that lies in one right below the root.
+    that lies in one right below the root. `layout`: of a directory that a program keeps (`layouts.LAYOUTS`), else "".
     """
 
     path: Path
@@ -109,6 +109,7 @@ class Root:
     is_file: bool | None = None
     only: tuple[str, ...] = ()
     notes: str = ""
+    layout: str = ""
 
     def reads(self, path: str, kind: str, is_document: bool) -> bool:
         """Whether a file below it is read, if it is of that kind."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from recalld_daemon.ingest import layouts
 from recalld_daemon.ingest.kinds import names_project
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.recall.types import GLOBAL_SCOPE
@@ -37,7 +38,7 @@ def scope_key(root: Root, path: str, kind: str, project: str) -> str:
 
 def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], bool]:
     """A function that tells whether a source, if it stands at a path, is in the scope that the root's rule gives it,
-    and, of a root that is one file read in a certain way, whether it was read so.
+    and, of a root that is one file read in a certain way, or a directory of some program, whether it was read so.
 
     The rule may have changed since, or the source may move. Of a transcript, and what lies beside one, its own text
     decides: that is looked at when it is read, and not here. `scopes`: all known ones, key -> id.
@@ -46,6 +47,8 @@ def belonging(root: Root, scopes: Mapping[str, int]) -> Callable[[Source, str], 
 
     def belongs(source: Source, path: str) -> bool:
         if root.kind and root.is_file and source.kind != root.kind:
+            return False
+        if root.layout and not layouts.agrees(root.layout, os.path.abspath(root.path), path, source.kind):
             return False
         if root.transcripts or names_project(source.kind):
             return True

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recalld_daemon.ingest import layouts
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.store import opencode
 from recalld_daemon.store.rows import Source
@@ -42,6 +43,8 @@ class Roots:
 
     def add(self, root: Root) -> Watched:
         """One more, or another in the place of one with the same key."""
+        if not root.layout and not root.transcripts:
+            root = replace(root, layout=layouts.told(_place(root)))
         watched = Watched(root, _tree(root))
         self.by_key = {**self.by_key, watched.tree.key: watched}
         return watched
@@ -90,11 +93,17 @@ def file_stat(path: str) -> FileStat | None:
 
 
 def _tree(root: Root) -> Tree:
-    path = Path(os.path.abspath(os.path.expanduser(root.path)))
+    path = Path(_place(root))
     is_file = os.path.isfile(path) if root.is_file is None else root.is_file  # raises for nothing
     if root.kind == opencode.KIND or (is_file and _is_database(path)):
         return DatabaseTree(path)
-    return Tree(path.parent, only=path.name) if is_file else Tree(path)
+    if is_file:
+        return Tree(path.parent, only=path.name)
+    return Tree(path, keeps=layouts.LAYOUTS[root.layout].keeps if root.layout else frozenset())
+
+
+def _place(root: Root) -> str:
+    return os.path.abspath(os.path.expanduser(root.path))
 
 
 def _is_database(path: Path) -> bool:

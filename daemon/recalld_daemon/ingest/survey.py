@@ -21,7 +21,7 @@ from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 EACH_BYTES = 1024 * 1024  # read between two calls of `progress`
-DOCUMENT_LABELS = {"markdown": "Markdown", "text": "plain text"}
+DOCUMENT_LABELS = {"markdown": "Markdown", "text": "plain text", "obsidian": "note"}
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def _found(path: Path, file: BinaryIO, state: Progress, surveyed: Surveyed) -> I
     if not encoding.codec:
         return iter(())
     dates = Dates(moment_of_name(str(path)), path.stat().st_mtime)
-    return parse_document(file, encoding.codec, encoding.bom, dates, markdown=surveyed.kind == "markdown")
+    return parse_document(file, encoding.codec, encoding.bom, dates, markdown=surveyed.kind != "text")
 
 
 def _count(item: ParsedPassage | FileProblem, surveyed: Surveyed) -> None:

@@ -55,13 +55,15 @@ _Rules = tuple[tuple[str, GitIgnoreSpec], ...]  # (directory of the .gitignore, 
 
 
 class Tree:
-    """The rules for one root. `only`: of the root directory, this one file counts and nothing else.
+    """The rules for one root. `only`: of the root directory, this one file counts and nothing else. `keeps`: names of
+    directories right below it for which no .gitignore counts.
 
     Knows the .gitignore files it has read until `forget_rules`.
     """
 
-    def __init__(self, root: Path, only: str | None = None) -> None:
+    def __init__(self, root: Path, only: str | None = None, keeps: frozenset[str] = frozenset()) -> None:
         self.root = os.path.abspath(root)
+        self._keeps = keeps
         self.only = only
         self.key = self.root if only is None else os.path.join(self.root, only)  # what the user named
         self._rules: dict[str, tuple[bool, _Rules]] = {}  # directory -> (lies in a repository, rules)
@@ -148,6 +150,8 @@ class Tree:
 
     def _is_gitignored(self, directory: str, name: str) -> bool:
         path = os.path.join(directory, name)
+        if self._keeps and os.path.relpath(path, self.root).split(os.sep)[0] in self._keeps:
+            return False
         return _decide(self._rules_of(directory)[1], path)
 
     def _rules_of(self, directory: str) -> tuple[bool, _Rules]:
