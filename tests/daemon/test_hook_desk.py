@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from desk_house import DeskHouse, at_the_desk
 from hook_payloads import HookHouse, batch, call, claude, prompt, recorded
@@ -287,6 +290,67 @@ def test_a_large_payload_is_read_beside_the_loop(tmp_path: Path) -> None:
         assert "blue tin" in await hooks.ask(claude("PostToolBatch", tool_calls=[large]))
 
     check(tmp_path, body)
+
+
+words = st.sampled_from(["oolong", "harbour", "oolong and harbour", "nothing of the kind"])
+steps = st.one_of(
+    st.tuples(st.just("turn"), words, st.booleans()),
+    st.tuples(st.just("start"), words, st.just(False)),
+    st.tuples(st.just("batch"), words, st.booleans()),
+    st.tuples(st.just("crowd"), words, st.just(False)),
+    st.tuples(st.sampled_from(["compact", "end", "idle", "held", "freed"]), st.just(""), st.just(False)),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(steps, min_size=3, max_size=25))
+def test_whatever_hooks_tell_nothing_is_shown_twice_in_a_compaction_epoch(told: list[tuple[str, str, bool]]) -> None:
+    """Turns, calls, several hooks at once, hooks that vanish, late recalls, compactions, ends and idle closings."""
+
+    async def body(hooks: HookHouse) -> None:
+        answers: list[str] = []
+
+        async def ask(payload: bytes, gone: bool = False) -> None:
+            answers.append(await hooks.ask(payload, gone=gone))
+
+        for n, (what, text, gone) in enumerate(told):
+            match what:
+                case "turn":
+                    await ask(prompt(f"{text} {n}"), gone)
+                case "start":
+                    await ask(claude("PreToolUse", **call(f"t{n}", f"{text} {n}")))
+                case "batch":
+                    await ask(batch((f"t{n - 1}", f"{text} {n - 1}"), (f"t{n}", f"{text} {n}")), gone)
+                case "crowd":
+                    async with trio.open_nursery() as nursery:
+                        for k in range(3):
+                            nursery.start_soon(ask, claude("PostToolUse", **call(f"c{n}-{k}", f"{text} {n} {k}")))
+                case "compact":
+                    _shown_once(answers)
+                    answers.clear()
+                    await ask(claude("PostCompact"))
+                case "end":
+                    await ask(claude("SessionEnd"))
+                case "idle" if live := hooks.house.book.get("s"):
+                    hooks.house.desk.close(live, "idle", trio.current_time())
+                case "held":
+                    hooks.house.recaller.gate = trio.Event()
+                case "freed":
+                    hooks.house.recaller.gate.set()
+            for live in hooks.house.book:
+                live.race.validate()
+            await hooks.house.journal.flush()
+        hooks.house.recaller.gate.set()
+        await hooks.house.settled()
+        _shown_once(answers)
+
+    with tempfile.TemporaryDirectory() as directory:
+        check(Path(directory), body, wait=0.0005)
+
+
+def _shown_once(answers: list[str]) -> None:
+    for words in ("blue tin", "daemon-reload"):
+        assert sum(answer.count(words) for answer in answers) <= 1
 
 
 def test_what_a_session_told_is_remembered_within_bounds() -> None:

@@ -16,16 +16,16 @@ class Told:
     """`life` is the number of the session it is about: one that was closed and opened again begins anew."""
 
     life: int
-    turn_text: str = ""
+    turn_text: int = 0  # the hash of it
     turn_hosts: set[str] = field(default_factory=set)  # that told of this turn
     calls: dict[str, bool] = field(default_factory=dict)  # oldest first -> whether its end was told
 
     def turn(self, host: str, text: str) -> bool:
         """Whether this is a turn not heard of: who says the same again means it, another host means the same."""
-        if text == self.turn_text and self.turn_hosts and host not in self.turn_hosts:
+        if hash(text) == self.turn_text and self.turn_hosts and host not in self.turn_hosts:
             self.turn_hosts.add(host)
             return False
-        self.turn_text, self.turn_hosts = text, {host}
+        self.turn_text, self.turn_hosts = hash(text), {host}
         return True
 
     def started(self, call: str) -> bool:
