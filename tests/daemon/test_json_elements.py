@@ -90,7 +90,7 @@ def test_a_quote_counts_if_no_backslash_escapes_it(raw: bytes) -> None:
     assert Structure().quotes(np.frombuffer(raw, np.uint8)).tolist() == real
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     st.lists(st.fixed_dictionaries({"title": TEXTS, "map": VALUES, "id": TEXTS}), min_size=3, max_size=6),
     st.data(),
@@ -107,6 +107,15 @@ def test_one_garbled_conversation_never_stops_the_rest(told: list[dict[str, Any]
     found = values(b"[" + b", ".join(parts) + b"]")
     others = [one for one in told if one["id"] != f"number {n}"]
     assert [one for one in found if one in others] == others
+
+
+@pytest.mark.parametrize("stray", [b'"', b"[", b"{", b"}", b"]", b'\\"', b'{"a": '])
+def test_what_strays_before_a_conversation_costs_that_one_at_most(stray: bytes) -> None:
+    told = [{"title": "{} [] }{", "map": n, "id": "]["} for n in range(5)]
+    parts = [json.dumps(one).encode() for one in told]
+    for n in range(5):
+        found = values(b"[" + b", ".join((stray if n == at else b"") + part for at, part in enumerate(parts)) + b"]")
+        assert [one for one in found if one in told and one != told[n]] == [one for one in told if one != told[n]]
 
 
 def test_the_problem_names_the_byte() -> None:

@@ -85,7 +85,7 @@ class Elements(Generic[T]):
         """Every element, and a problem, with its byte, for each that is none."""
         at, is_array = array_start(self._file)
         while True:
-            known = at  # up to here all is read
+            known = at  # up to here all is read; what is no element does not count, a stray quote may have made it
             broken: _Span | None = None
             for span in self._spans(at, is_array):
                 if span.fault:
@@ -93,12 +93,12 @@ class Elements(Generic[T]):
                     break
                 try:
                     yield Element(span.start, span.raw, self._decode(span.raw))
+                    known = span.start + len(span.raw)
                 except NO_RECORD as error:
                     if not _is_object(span.raw):
                         broken = _Span(span.start, b"", f"{error}")
                         break
                     yield FileProblem(line=0, text=f"{self._noun} at byte {span.start}: {error}: skipped")
-                known = span.start + len(span.raw)
             if broken is None:
                 return
             following = self._next(known)
