@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,7 +23,7 @@ from recalld_client.hosts.checking.samples import Step
 from recalld_client.hosts.installing.entries import Version
 from recalld_client.hosts.installing.places import HOSTS, NoHome, Scope, place_of, program_of
 from recalld_client.hosts.installing.probes import claude_version
-from recalld_client.hosts.installing.standing import Standing, standing, switched_off
+from recalld_client.hosts.installing.standing import Standing, claude_plugins, standing, switched_off
 from recalld_client.link import Subscription
 from recalld_protocol.errors import ProtocolError
 from recalld_protocol.messages import FromAgent, Message, Ping, Pong, Status, StatusAsk
@@ -79,13 +79,24 @@ def _findings(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> It
         version = _version(host, env)
         stands = [standing(place_of(host, scope, env, project), env, version) for scope in SCOPES]
         there = [stand for stand in stands if stand.state != "absent"]
-        any_installed = any_installed or bool(there)
-        if named and not there:
+        plugins = list(claude_plugins(env, project)) if host == "claude-code" else []
+        yield from _plugins(plugins, bool(there))
+        any_installed = any_installed or bool(there or plugins)
+        if named and not there and not plugins:
             yield wrong(host, "nothing of ours is in its settings", f"recallctl install {host}")
         for stand in there:
             yield from _host(stand, env, project, daemon if ready else None, screen)
     if not named and not any_installed:
         yield wrong("hosts", "no agent's program has recalld's hooks", "`recallctl install` lists those that could")
+
+
+def _plugins(names: Sequence[str], entries_too: bool) -> Iterator[Finding]:
+    for name in names:
+        if entries_too:
+            remedy = f"`claude plugin uninstall {name}`, or `recallctl uninstall claude-code`"
+            yield wrong("claude-code", f"the plugin {name} and entries in its settings both run hooks", remedy)
+        else:
+            yield note("claude-code", f"our hooks are there as the plugin {name}, which is not tried from here")
 
 
 def _daemon(daemon: Daemon) -> Finding:

@@ -23,6 +23,7 @@ from .marks import PLUGIN_MARK, command_of, hook_directory
 from .places import Place, place_of
 from .settings import NotSettings, found, is_current
 
+PLUGIN_NAME = "recalld"  # as in plugins/claude-code
 MANAGED_CLAUDE = Path("/etc/claude-code/managed-settings.json")
 State = Literal["absent", "current", "stale", "unreadable"]
 
@@ -68,6 +69,18 @@ def switched_off(place: Place, env: Mapping[str, str], project: Path) -> Iterato
             continue  # what the host can't read does not switch anything off
         if isinstance(root, dict) and (why := check(root)):
             yield f"{path}: {why}"
+
+
+def claude_plugins(env: Mapping[str, str], project: Path) -> Iterator[str]:
+    """The names under which our plugin directory is enabled in Claude Code, as "recalld@MARKETPLACE"."""
+    for scope in (place_of("claude-code", "user", env, project).path, project / ".claude/settings.json"):
+        try:
+            root = parse(text_of(files.look(scope))).value
+        except (FileFault, Unparsable):
+            continue
+        enabled = root.get("enabledPlugins") if isinstance(root, dict) else None
+        if isinstance(enabled, dict):
+            yield from (name for name, on in enabled.items() if name.partition("@")[0] == PLUGIN_NAME and on is True)
 
 
 def _plugin(place: Place, data: bytes, mode: int | None) -> Standing:
