@@ -139,6 +139,7 @@ class Conversations:
         self._open: OrderedDict[Hashable, Conversation] = OrderedDict()
         self._lock = threading.RLock()
         _all.add(self)
+        weakref.finalize(self, _close, self._open)  # also at the process's end: else the daemon waits an hour for more
 
     def __len__(self) -> int:
         return len(self._open)
@@ -192,6 +193,12 @@ class Conversations:
                 return
             self._open.popitem(last=False)
             oldest.session.close()
+
+
+@quiet(lambda: None)
+def _close(conversations: OrderedDict[Hashable, Conversation]) -> None:
+    while conversations:
+        conversations.popitem()[1].session.close()
 
 
 def _after_fork() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -162,6 +163,28 @@ def test_a_forked_child_goes_on_though_a_thread_held_the_locks(where: Endpoints,
     several.close()
     assert os.waitstatus_to_exitcode(status) == 0
     assert script.all_of(Turn)[0].session != conversation.session.id
+
+
+def test_what_is_dropped_is_closed(where: Endpoints, script: Recalls) -> None:
+    several = conversations(where)
+    session = several.of("t").session
+    del several
+    gc.collect()
+    assert session.problem == "closed"
+    assert script.all_of(Bye, 1)
+
+
+def test_a_process_that_ends_says_goodbye(where: Endpoints, script: Recalls) -> None:
+    program = """
+from recalld_client.frameworks.conversations import Conversations
+conversation = (several := Conversations("tests", {})).of("t")
+assert conversation.plain.connect(10.0)
+"""
+    directory = os.path.dirname(where.request.removeprefix("ipc://"))
+    environ = dict(os.environ, RECALLD_RUNTIME_DIR=directory)
+    ended = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert script.all_of(Bye, 1)
 
 
 def test_importing_the_client_imports_no_framework() -> None:
