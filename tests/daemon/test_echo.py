@@ -158,3 +158,9 @@ def test_p013_hosts_wrappers_and_rewritten_lines_are_holes_too(wrapped: str) -> 
 )
 def test_prose_that_only_sounds_like_it_is_not_harmed(prose: str) -> None:
     assert left(prose) == prose
+
+
+@pytest.mark.parametrize("opening", ["<hook_context ", "<system-reminder>", f"{HEAD}\n- ", 'recalled: "… a …" — '])
+def test_many_openings_without_an_end_take_one_pass(opening: str) -> None:
+    """Looking for each one's end to the end of the text would take hours here."""
+    assert holes(opening * 20_000, host=True)[-1][1] <= len(opening) * 20_000
