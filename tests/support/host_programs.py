@@ -63,7 +63,8 @@ class Home:
     program: Program
     binary: Path
     url: str
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict)  # environment
+    flags: list[str] = field(default_factory=list)  # of each run, besides the program's own
 
     @property
     def project(self) -> Path:
@@ -82,7 +83,7 @@ class Home:
             _write(self.project / below, text)
 
     def run(self, prompt: str, again: bool = False) -> subprocess.CompletedProcess[str]:
-        command = [str(self.binary), *self.program.arguments(prompt, again)]
+        command = [str(self.binary), *self.program.arguments(prompt, again), *self.flags]
         done = subprocess.run(
             command, env=self.environ, cwd=self.project, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=RUN_SECONDS,

@@ -87,7 +87,7 @@ def test_p009_what_was_shown_is_not_shown_again_when_the_conversation_is_resumed
     def talk(number: int) -> Gates:
         home = new_home(number)
         install_hooks(home, "--transport", transport)
-        gates = Gates(home.project, daemon.endpoints, {"psql-1": 2, "psql-2": 4})
+        gates = Gates(home.project, daemon.endpoints, {"psql-1": 1, "psql-2": 3})
         with gates.watched():
             home.run(PROMPT)
             home.run(AGAIN, again=True)
