@@ -6,11 +6,10 @@ lines without a sender, words that stand for a picture, deleted messages, and wh
 
 A line of three words says nothing alone, so what one sender writes in one go is one passage (`Grouping`). It is
 contiguous bytes, so the beginnings of the lines inside it are part of its text. On two real chats (943 messages, 144
-questions; each message alone against this grouping) recall@5 and @10 of BM25 go from .473 and .533 to .481 and .591, of
-the packaged encoder from .300 and .428 to .367 and .518, of both fused from .478 and .566 to .553 and .634; the daemon's
-own search, which has neighbours and speakers besides, from .670 and .749 to .666 and .775, over a fifth fewer passages.
-Without the beginnings it would be less (fused @10 .600 against .624, at 600 bytes and 300 s), and so with the answers
-of others in the same passage (.600), which would then have no speaker.
+questions) against each message alone, the daemon's own search goes from recall@5 .670 and @10 .749 to .682 and .787,
+over 704 passages instead of 902; BM25 from .473 and .533 to .486 and .583, the packaged encoder from .300 and .428 to
+.340 and .485. At 1800 s and 900 bytes the daemon has .666 and .775. Without the beginnings, BM25 and encoder fused have
+@10 .600 instead of .624, and so they have with the answers of others in the passage, which would then have no speaker.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ class Grouping:
     """Which messages that follow each other make one passage: those of one sender, without a silence longer than
     `silence` seconds, as long as they have `most` bytes together."""
 
-    silence: float = 1800.0
-    most: int = 900
+    silence: float = 300.0
+    most: int = 600
     any_sender: bool = False
 
 
