@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -241,6 +242,23 @@ def test_a_change_by_somebody_else_meanwhile_is_kept(env: Env, monkeypatch: pyte
     assert json.loads(place.path.read_bytes())["a"] == 2
     uninstall(place, env)
     assert place.path.read_bytes() == b'{"a": 2}'
+
+
+def test_many_at_once_leave_every_note(env: Env) -> None:
+    """Ten processes, two for each host: each is installed once, and each can be undone."""
+    command = [sys.executable, "-m", "recalld_client.cli", "install"]
+    running = [
+        subprocess.Popen([*command, host], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for host in (*HOSTS, *HOSTS)
+    ]
+    for process in running:
+        out, err = process.communicate()
+        assert process.returncode == 0, (out, err)
+    assert Notebook(env).hosts() == {*HOSTS}
+    for host in HOSTS:
+        assert standing(user_place(host, env), env).state == "current"
+        assert uninstall(user_place(host, env), env).action == "removed"
+    assert tree(Path(env["HOME"])) <= {".local", ".local/state", ".local/state/recalld"}
 
 
 def test_who_never_stops_writing_is_told(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

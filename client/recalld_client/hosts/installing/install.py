@@ -20,7 +20,7 @@ from . import files
 from .entries import FORMS, SINCE_HTTP, Form, Version, Way
 from .files import Changed, FileFault, Found
 from .marks import PLUGIN_MARK, command_of
-from .notebook import Note, Notebook, digest_of
+from .notebook import Note, Notebook, alone, digest_of
 from .places import Place
 from .settings import Installed, NotSettings, is_bare, is_current, put_in, taken_out, undone
 from .settings import found as ours_in
@@ -69,21 +69,24 @@ def install(place: Place, way: Way, env: Mapping[str, str], *, dry_run: bool = F
     """Raises FileFault, EndpointError."""
     if place.scope == "user":
         _check_owner(place.path)
-    if place.host == "opencode":
-        return _again(lambda: _install_plugin(place, Notebook(env), dry_run))
-    return _again(lambda: _install_entries(place, FORMS[place.host], way, Notebook(env), dry_run))
+    notebook = Notebook(env)
+    with alone(env, make=not dry_run):
+        if place.host == "opencode":
+            return _again(lambda: _install_plugin(place, notebook, dry_run))
+        return _again(lambda: _install_entries(place, FORMS[place.host], way, notebook, dry_run))
 
 
 def uninstall(place: Place, env: Mapping[str, str], *, dry_run: bool = False) -> Outcome:
     """Raises FileFault, EndpointError."""
     notebook = Notebook(env)
-    if place.host == "opencode":
-        return _again(lambda: _uninstall_plugin(place, notebook, dry_run))
-    known = place.host in notebook.hosts()
-    outcome = _again(lambda: _uninstall_entries(place, FORMS[place.host], notebook, dry_run))
-    if place.host == "claude-code" and known and not dry_run and place.host not in notebook.hosts():
-        http_hook_file(env).unlink(missing_ok=True)  # nobody asks by HTTP any more: the daemon closes the port
-    return outcome
+    with alone(env, make=False):
+        if place.host == "opencode":
+            return _again(lambda: _uninstall_plugin(place, notebook, dry_run))
+        known = place.host in notebook.hosts()
+        outcome = _again(lambda: _uninstall_entries(place, FORMS[place.host], notebook, dry_run))
+        if place.host == "claude-code" and known and not dry_run and place.host not in notebook.hosts():
+            http_hook_file(env).unlink(missing_ok=True)  # nobody asks by HTTP any more: the daemon closes the port
+        return outcome
 
 
 # ---------------------------------------------------------------- entries in a settings file

@@ -7,8 +7,11 @@ still found by their structure; then only what cannot be told is not undone: a m
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -16,7 +19,7 @@ from msgspec import Struct
 
 from recalld_protocol.endpoints import state_dir
 
-from .files import FileFault, Found, look, remove, remove_directories, replace
+from .files import FileFault, Found, look, make_directories, remove, remove_directories, replace
 from .settings import Steps
 
 FILE = "installed.json"
@@ -37,6 +40,27 @@ class Note(Struct, frozen=True, omit_defaults=True):
 
 def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def alone(env: Mapping[str, str], *, make: bool) -> Iterator[None]:
+    """One of us at a time, by a lock on the state directory, which ends with the process. Raises FileFault.
+
+    make: where the directory is not there yet; without it there is nothing to keep from anybody.
+    """
+    directory = state_dir(env)
+    if make:
+        for made in make_directories(directory):
+            made.chmod(0o700)
+    if not directory.is_dir():
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class Notebook:
@@ -64,9 +88,7 @@ class Notebook:
         if note is not None:
             notes[str(path)] = note
         if notes:
-            made = replace(found, msgspec.json.format(msgspec.json.encode(notes)) + b"\n", 0o600)
-            for directory in made:
-                directory.chmod(0o700)
+            replace(found, msgspec.json.format(msgspec.json.encode(notes)) + b"\n", 0o600)
         elif found.data is not None:
             remove(found)
             remove_directories([self._path.parent])
