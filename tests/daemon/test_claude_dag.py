@@ -146,7 +146,7 @@ def test_other_appended_records_are_read_on(tmp_path: Path) -> None:
 names = st.sampled_from(["u", "a"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(steps=st.lists(st.tuples(names, st.integers(0, 5)), max_size=14), cut=st.integers(0, 14))
 def test_read_in_two_parts_is_read_at_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], cut: int

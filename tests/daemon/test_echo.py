@@ -95,7 +95,7 @@ injections = st.builds(
 around = st.text(st.sampled_from("ab .\n\t\"'`*->1:—…\\"), max_size=40)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(injection=injections, before=around, after=around, nested=st.integers(0, 3), ascii=st.booleans())
 def test_p013_of_any_injection_in_any_text_nothing_is_left(
     injection: Injection, before: str, after: str, nested: int, ascii: bool
@@ -108,7 +108,7 @@ def test_p013_of_any_injection_in_any_text_nothing_is_left(
     assert "recalled:" not in rest
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(injection=injections, before=around, after=around, written=st.sampled_from(KINDS))
 def test_p013_no_passage_of_any_kind_of_source_holds_an_injection(
     tmp_path_factory: pytest.TempPathFactory, injection: Injection, before: str, after: str, written: Written

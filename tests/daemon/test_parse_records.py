@@ -153,7 +153,7 @@ def test_p031_nuls_and_lone_surrogates(form: Format, tmp_path: Path) -> None:
     outcome.all_text.encode()
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(texts=st.lists(st.text(st.characters(exclude_categories=())), max_size=6), ascii=st.booleans())
 @each_format
 def test_every_word_is_found_and_every_offset_is_exact(
