@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recalld_daemon import forgetting, purging
 from recalld_daemon.recall.quotes import MASK, NO_QUOTES, RUN, Quotes, QuoteSearch
 from recalld_daemon.store.lexical import fold
 
 TEXT = "The ferry's staging database moved to port 5433 on Vintgaard, after the deploy"
+DOC = Path(__file__).parents[2] / "docs" / "forgetting.md"
 VOCABULARY = ["port", "staging", "moved", "to", "the", "on", "ferry", "alpha", "beta", "Größe", "x2"]
 words = st.lists(st.sampled_from(VOCABULARY), max_size=30)
 
@@ -63,3 +66,14 @@ def test_no_run_of_it_is_left_and_what_is_left_was_there(asked: list[str], said:
     remaining = iter(asked)
     assert all(word in remaining for part in left for word in part)  # in order, nothing made up
     assert found.mask(masked) == masked
+
+
+def test_the_document_says_what_the_code_does() -> None:
+    said = " ".join(DOC.read_text(encoding="utf-8").split())
+    assert RUN == 5
+    assert "five words or more that stood in a forgotten text" in said
+    assert f"become `{MASK}`" in said
+    assert purging.CUT_SECONDS == 10.0
+    assert "after ten seconds the command says so" in said
+    assert forgetting.OPEN_SECONDS == 60.0
+    assert "files within a minute of the index being open" in said

@@ -29,6 +29,7 @@ from recalld_daemon.race_events import (
     Delivery,
     Dropped,
     Event,
+    Forgotten,
     Instruction,
     Offer,
     OutboxAsked,
@@ -330,6 +331,15 @@ class Races(RuleBasedStateMachine):
         keep = data.draw(st.lists(st.sampled_from(asked.offers), unique=True))
         self.tables[session].kept |= {(asked.turn, id) for id in keep}
         self.tell(session, Rescored(asked.recall, asked.turn, tuple(keep)))
+
+    @rule(passage=st.integers(1, 12))
+    def forgets(self, passage: int) -> None:
+        """P018: from here on no table has it on offer."""
+        for session, table in self.tables.items():
+            self.tell(session, Forgotten(frozenset({passage})))
+            for recall in table.race.recalls:
+                held = [*recall.best, *(offer for offer, _ in recall.out.values())]
+                assert passage not in [offer.passage for offer in held]
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 15.0]))
     def time_passes(self, seconds: float) -> None:
