@@ -76,9 +76,12 @@ def test_beside_the_settings_own_hooks_a_snippet_is_given_once(daemon: HostedDae
         install_hooks(home)
         before = asked_of(daemon)
         options = sdk.ClaudeAgentOptions(
-            hooks=recall(wait_seconds=LONG_WAIT, endpoints=daemon.endpoints), cwd=home.project, env={**home.environ, "IS_SANDBOX": "1"},
-            permission_mode="bypassPermissions", setting_sources=["user", "project", "local"],
-        )  # fmt: skip
+            hooks=recall(wait_seconds=LONG_WAIT, endpoints=daemon.endpoints),
+            cwd=home.project,
+            env={**home.environ, "IS_SANDBOX": "1"},
+            permission_mode="bypassPermissions",
+            setting_sources=["user", "project", "local"],
+        )
 
         async def main() -> None:
             async for _ in sdk.query(prompt=PROMPT, options=options):
