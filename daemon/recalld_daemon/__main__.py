@@ -80,7 +80,9 @@ def _add_run(commands: Any) -> None:
     parser.add_argument(
         "--watch", metavar="DIR", action="append", default=[], help="index and follow DIR too (repeatable)"
     )
-    parser.add_argument("--no-transcripts", action="store_true", help="leave the sessions that agents keep on this machine alone, of every host")
+    parser.add_argument(
+        "--no-transcripts", action="store_true", help="leave the sessions of agents on this machine alone"
+    )
     parser.add_argument("--encoder", metavar="MODEL", help="sentence-transformers model, by path or name")
     parser.add_argument("--no-late-interaction", action="store_true", help="see [recall] late_interaction")
     parser.add_argument("--no-withholding", action="store_true", help="as with [learning] withheld_share = 0")
