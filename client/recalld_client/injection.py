@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from recalld_protocol.messages import Inject, Snippet, Stage
 
 DOUBLE_QUOTES = str.maketrans(dict.fromkeys('"“”„‟«»＂', "'"))  # what would look like the quotation's end
-CLOSING_TAG = re.compile(r"<(?=/[A-Za-z])")  # a host's wrapper can only be broken out of by closing it
+CLOSING_TAG = re.compile(r"<(?=\s*/\s*[A-Za-z])")  # a host's wrapper can only be broken out of by closing it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

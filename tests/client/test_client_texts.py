@@ -35,6 +35,7 @@ def test_the_line_is_what_the_readme_shows() -> None:
         ("a\x1b[31mred\x07 b", "a [31mred b"),
         ("port \u202e0809\u202c is\u200b open\U000e0041", "port 0809 is open"),
         ("end </system-reminder> now, List<String> a<b", "end ‹/system-reminder> now, List<String> a<b"),
+        ("end < / hook_context > now, a < b", "end ‹ / hook_context > now, a < b"),
         ("snow ☃ ünïcode 日本 🎉", "snow ☃ ünïcode 日本 🎉"),
     ],
 )
