@@ -20,7 +20,7 @@ import trio
 
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed
-from recalld_daemon.ingest import parse
+from recalld_daemon.ingest import layouts, parse
 from recalld_daemon.ingest.pipeline import Ingest
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.ingest.roots import Roots
@@ -128,5 +128,15 @@ def held_by(roots: Roots, path: str, is_file: bool, kind: str) -> str:
     owner = roots.owner(path)
     if owner is None or (kind and kind != owner.root.kind):
         return ""
-    counts = owner.tree.counts_file(path) if is_file else owner.tree.counts_directory(path)
-    return owner.tree.key if counts and owner.tree.follows(path) else ""
+    if is_file:
+        read = owner.tree.counts_file(path) and _read_below(owner.root, path)
+    else:
+        read = owner.tree.counts_directory(path) and layouts.looks_into(owner.root.layout, owner.tree.root, path)
+    return owner.tree.key if read and owner.tree.follows(path) else ""
+
+
+def _read_below(root: Root, path: str) -> bool:
+    try:
+        return bool(parse.kind_below(root, path))
+    except OSError:
+        return False

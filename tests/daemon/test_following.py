@@ -183,6 +183,25 @@ def test_below_a_watched_directory_it_is_followed_already(tmp_path: Path, notes:
     run(tmp_path / "db", test, notes)
 
 
+def test_what_a_root_leaves_out_by_its_layout_is_followed_if_it_is_named(tmp_path: Path, notes: Path) -> None:
+    for name in ("blocks", "state", "skills"):
+        (notes / name).mkdir()
+        (notes / name / "x.md").write_text(f"# X\n\nThe quail of {name} is written.\n")
+    (notes / "config.yaml").write_text("a: 1\n")
+
+    async def test(house: House, followed: FollowedPaths) -> None:
+        assert house.paths_with("quail") == [str(notes / "state" / "x.md")]
+        assert (await followed.follow(Follow(path=str(notes / "state")))).known
+        assert (await followed.follow(Follow(path=str(notes / "state" / "x.md")))).known
+        assert not (await followed.follow(Follow(path=str(notes / "skills")))).known
+        assert not (await followed.follow(Follow(path=str(notes / "deploy.md")))).known
+        await house.until_found("heron", notes / "deploy.md")
+        await house.ingest.settled()
+        assert house.paths_with("quail") == [str(notes / "skills" / "x.md"), str(notes / "state" / "x.md")]
+
+    run(tmp_path / "db", test, notes)
+
+
 def test_what_an_inner_root_gives_up_its_outer_one_takes_over(tmp_path: Path, notes: Path) -> None:
     inner = notes / "inner"
     inner.mkdir()

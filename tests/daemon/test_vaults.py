@@ -305,4 +305,39 @@ def test_layouts_are_told_by_more_than_a_name(tmp_path: Path) -> None:
     assert told(str(tmp_path)) == ""
     assert told(str(tmp_path / "MEMORY.md")) == ""
     assert places(str(tmp_path)) == [str(tmp_path)]
-    assert sorted(LAYOUTS) == ["obsidian", "open-strix", "openclaw"]
+    assert sorted(LAYOUTS) == ["claude-code-projects", "obsidian", "open-strix", "openclaw"]
+
+
+# ---------------------------------------------------------------- hosts' own directories
+
+
+def test_a_copy_of_claude_codes_projects_shows_no_project_anothers_notes(tmp_path: Path) -> None:
+    shop, kiln = tmp_path / "shop", tmp_path / "kiln"
+    projects = tmp_path / "backup" / ".claude" / "projects"
+    for number, project in enumerate((shop, kiln)):
+        (project / ".git").mkdir(parents=True)
+        place = projects / str(project).replace("/", "-")
+        (place / "memory").mkdir(parents=True)
+        said = {"role": "user", "content": f"the heron of {project.name} is asked first"}
+        line = {"parentUuid": None, "type": "user", "uuid": str(number), "cwd": str(project), "message": said}
+        (place / f"0000000{number}-1111-2222-3333-444444444444.jsonl").write_text(json.dumps(line) + "\n")
+        (place / "memory" / "MEMORY.md").write_text(f"# Memory\n\nThe secret of {project.name} is an avocet.\n")
+        (place / "tool-results").mkdir()
+        (place / "tool-results" / "x.txt").write_text("the gannet is an output\n")
+    (projects.parent / "CLAUDE.md").write_text("the dunlin is an instruction\n")
+    assert places(str(projects.parent)) == [str(projects)]
+    assert summary(projects) == "Claude Code projects, 2 Claude Code sessions, 2 Markdown files"
+
+    async def test(house: House) -> None:
+        scopes = {number: key for key, number in house.reader.scopes().items()}
+        found = {(scopes[p.scope], p.text.strip()) for p in all_passages(house)}
+        assert found == {
+            (str(project), text)
+            for project in (shop, kiln)
+            for text in (
+                f"the heron of {project.name} is asked first",
+                f"The secret of {project.name} is an avocet.",
+            )
+        }
+
+    run(tmp_path, projects, test)

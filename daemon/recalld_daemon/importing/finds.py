@@ -104,13 +104,13 @@ def _sessions(found: Find, path: str, progress: Progress) -> None:
 
 
 def _directory(path: str, kind: str, progress: Progress) -> Find:
-    layout = layouts.told(path)
-    root = Root(Path(path), kind=kind, layout=layout)
+    watched = Roots([Root(Path(path), kind=kind)]).by_key[path]
+    root, layout = watched.root, watched.root.layout
     label = layouts.LAYOUTS[layout].label if layout else "directory"
     found = Find(path, False, kind or layout, label)
     exports: list[tuple[str, str]] = []
     seen = 0
-    for item in Roots([root]).by_key[path].tree.walk():
+    for item in watched.tree.walk():
         if isinstance(item, Unreadable):
             found.complain(f"{item.path}: {item.reason}")
         if not isinstance(item, FileStat):

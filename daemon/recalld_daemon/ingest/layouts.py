@@ -7,6 +7,7 @@ layout is read by the general rules. To add one: a row here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ class Layout:
     """tells: whether a directory, which is there, is laid out so. kind: of a file's path below it, in parts, and the
     kind that it would have anywhere: as which it is read, "" for not at all. keeps: names of directories right below it
     that count although a .gitignore names them. places: below a directory that is not one itself, where such lie.
+    transcripts: of a host's sessions, their kind and the name of the directories of notes beside them: each belongs to
+    its project (see `ports.Root`).
     """
 
     name: str
@@ -26,11 +29,19 @@ class Layout:
     kind: Callable[[Sequence[str], str], str]
     keeps: frozenset[str] = frozenset()
     places: Callable[[str], list[str]] = lambda path: []
+    transcripts: tuple[str, str] | None = None
 
 
 _CLAW_INSTRUCTIONS = frozenset(  # in every prompt of the agent, and about how to behave: nothing to be reminded of
     ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOT.md", "BOOTSTRAP.md")
 )
+_SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}\.jsonl")
+_HOSTS = {  # a host's own directory, and where in it the sessions are
+    ".claude": ("projects",),
+    ".codex": ("sessions", "archived_sessions"),
+    ".copilot": ("session-state",),
+    ".gemini": ("tmp",),
+}
 _STRIX_LOGS = ("open-strix-chat", "open-strix-journal")
 
 
@@ -82,6 +93,20 @@ def _kind_in_strix(below: Sequence[str], kind: str) -> str:
             return ""
 
 
+def _is_claude_code(path: str) -> bool:
+    """Claude Code's projects, or a copy of them: a directory each, named by the project's path."""
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.name.startswith("-") and entry.is_dir() and _has_sessions(entry.path) for entry in entries)
+    except OSError:
+        return False
+
+
+def _has_sessions(path: str) -> bool:
+    with os.scandir(path) as entries:
+        return any(_SESSION.fullmatch(entry.name) for entry in entries)
+
+
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (
@@ -90,6 +115,13 @@ LAYOUTS: dict[str, Layout] = {
             "open-strix", "open-strix agent", _is_strix, _kind_in_strix, keeps=frozenset(("blocks", "state", "logs"))
         ),
         Layout("openclaw", "OpenClaw workspace", _is_claw, _kind_in_claw, places=_claw_places),
+        Layout(
+            "claude-code-projects",
+            "Claude Code projects",
+            _is_claude_code,
+            lambda below, kind: kind,
+            transcripts=("claude-code", "memory"),
+        ),
     )
 }
 
@@ -105,12 +137,22 @@ def places(path: str) -> list[str]:
         return [path]
     if os.path.isfile(database := os.path.join(path, "opencode.db")):
         return [database]
+    if name := _HOSTS.get(os.path.basename(path)):
+        return [place for sub in name if os.path.isdir(place := os.path.join(path, sub))] or [path]
     return [place for layout in LAYOUTS.values() for place in layout.places(path)] or [path]
 
 
 def kind_in(layout: str, root: str, path: str, kind: str) -> str:
     """As which kind a file below a root of a layout is read; "": not at all."""
     return LAYOUTS[layout].kind(os.path.relpath(path, root).split(os.sep), kind)
+
+
+def looks_into(layout: str, root: str, directory: str) -> bool:
+    """Whether anything in a directory below a root may be read."""
+    if not layout or directory == root:
+        return True
+    kinds = ("markdown", "open-strix-block", *_STRIX_LOGS)
+    return any(kind_in(layout, root, os.path.join(directory, "any.md"), kind) for kind in kinds)
 
 
 def agrees(layout: str, root: str, path: str, kind: str) -> bool:

@@ -44,7 +44,7 @@ class Roots:
     def add(self, root: Root) -> Watched:
         """One more, or another in the place of one with the same key."""
         if not root.layout and not root.transcripts:
-            root = replace(root, layout=layouts.told(_place(root)))
+            root = _laid_out(root)
         watched = Watched(root, _tree(root))
         self.by_key = {**self.by_key, watched.tree.key: watched}
         return watched
@@ -100,6 +100,17 @@ def _tree(root: Root) -> Tree:
     if is_file:
         return Tree(path.parent, only=path.name)
     return Tree(path, keeps=layouts.LAYOUTS[root.layout].keeps if root.layout else frozenset())
+
+
+def _laid_out(root: Root) -> Root:
+    """The root, with what is known of directories of its layout."""
+    name = layouts.told(_place(root))
+    if not name:
+        return root
+    if transcripts := layouts.LAYOUTS[name].transcripts:
+        kind, notes = transcripts
+        return replace(root, layout=name, transcripts=True, only=(kind,), notes=notes)
+    return replace(root, layout=name)
 
 
 def _place(root: Root) -> str:
