@@ -7,7 +7,8 @@ turns with a bare `python3 -I -S -c pass` that is handed the same standard input
 both; ratios are of medians. *Idle* means that the payload tells nothing new, so nothing is recalled: what is left is
 the transport. *Recalling* means that each payload holds a call not heard of, whose recall the hook waits for
 (`hook_wait_seconds`, 30 ms, at most); *raced* that the call's start was told 50 ms before, as hosts with a hook at the
-tool's start do. `http_added_ms_p95` is the larger of the two ways to connect, kept alive and fresh. The targets:
+tool's start do. `http_added_ms_p95` is the larger of the two ways to connect, kept alive and fresh; *echo* is the same
+request, by turns, to a process that answers without looking at it: what loopback and HTTP cost anyway. The targets:
 command_ratio <= 1.4, http_added_ms_p95 <= 10, absent_ms_p95 and stopped_ms_p95 <= 150.
 """
 
@@ -20,6 +21,7 @@ import os
 import signal
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -74,7 +76,7 @@ def measure(scratch: Path, flags: list[str], n: int) -> dict[str, Any]:
         wait_until_indexed(daemon, lambda line: print(f"\r{line:80}", end="", flush=True))
         front = until_served(daemon)
         idle = commands(scratch, env, n)
-        http_idle = {"kept alive": kept_alive(served, n, same), "fresh": fresh(served, n)}
+        http_idle = {**beside_an_echo(served, n), "fresh": fresh(served, n)}
         recalling = {
             "command": recalling_command(scratch, env, n),
             "http": kept_alive(served, n, new_call),
@@ -92,7 +94,7 @@ def measure(scratch: Path, flags: list[str], n: int) -> dict[str, Any]:
     bare = idle["bare"]
     return {
         "command_ratio": ratio(idle["claude-code"], bare),
-        "http_added_ms_p95": max(p95(times) for times in http_idle.values()),
+        "http_added_ms_p95": max(p95(http_idle["kept alive"]), p95(http_idle["fresh"])),
         "absent_ms_p95": p95(absent["claude-code"]),
         "stopped_ms_p95": p95(stopped["claude-code"]),
         "bare_ms_p50": p50(bare),
@@ -212,6 +214,32 @@ def kept_alive(served: HttpHook, n: int, payload: Callable[[int], bytes]) -> lis
     post_ms(connection, served, payload(-1))
     times = [post_ms(connection, served, payload(number)) for number in range(n)]
     connection.close()
+    return times
+
+
+ECHO = (
+    "import socket\n"
+    "listening = socket.create_server(('127.0.0.1', 0))\n"
+    "print(listening.getsockname()[1], flush=True)\n"
+    "peer, _ = listening.accept()\n"
+    "peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
+    "while data := peer.recv(1 << 20):\n"
+    "    if data.endswith(b'}'): peer.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n')\n"
+)
+
+
+def beside_an_echo(served: HttpHook, n: int) -> Times:
+    """The front and the echo, by turns, each on a connection that stays open."""
+    with subprocess.Popen([*BARE[:-1], ECHO], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        echo = HttpHook(int(process.stdout.readline()), served.token)
+        ours, theirs = connected(served), connected(echo)
+        times: Times = {"kept alive": [], "echo": []}
+        for number in range(n):
+            times["kept alive"].append(post_ms(ours, served, same(number)))
+            times["echo"].append(post_ms(theirs, echo, same(number)))
+        ours.close()
+        theirs.close()
     return times
 
 

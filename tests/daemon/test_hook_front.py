@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 
 from desk_house import NoPublisher
 from recalld_daemon.events import EventFeed
-from recalld_daemon.hooks import front, front_keeper
+from recalld_daemon.hooks import front_keeper, peer_uid
 from recalld_daemon.hooks.figures import Figures
-from recalld_daemon.hooks.front import Head, Place, Refused, head_of
-from recalld_daemon.hooks.front_keeper import FrontKeeper
+from recalld_daemon.hooks.front_keeper import FrontKeeper, front_command
+from recalld_daemon.hooks.http_request import PAYLOAD_LIMIT, Head, Place, Refused, head_of
 from recalld_protocol.hook_http import http_hook_file, make_http_hook
 
 PATIENCE_SECONDS = 30.0  # bounds what would otherwise hang; no test measures time
@@ -76,7 +76,7 @@ def test_a_hook_is_let_in() -> None:
         (head("Content-Length: -1"), 411),
         (head("Content-Length: ²"), 411),
         (head("Content-Length: 2", "Content-Length: 3"), 400),
-        (head(f"Content-Length: {front.PAYLOAD_LIMIT + 1}"), 413),
+        (head(f"Content-Length: {PAYLOAD_LIMIT + 1}"), 413),
         (head("Content-Length: " + "9" * 30), 413),
         (head(first="POST /hooks/codex"), 400),
         (head(first="\x16\x03\x01"), 400),
@@ -174,8 +174,7 @@ def free_port() -> int:
 
 
 def started(port: int, path: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", "-E", str(Path(front.__file__))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(front_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(f"{port} {TOKEN} {path}\n".encode())
     process.stdin.flush()
@@ -269,14 +268,28 @@ def test_without_a_daemon_s_socket_the_answer_is_empty(served: Served) -> None:
 def test_the_peer_s_user_is_the_one_the_kernel_names(tmp_path: Path) -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     with listening, socket.create_connection(listening.getsockname()), listening.accept()[0] as ours:
-        assert front.uid_of_peer(ours) == os.getuid()
-        assert front.uid_of_peer(ours, (str(tmp_path / "absent"),)) is None
+        assert peer_uid.uid_of_peer(ours) == os.getuid()
+        assert peer_uid.uid_in_tables(ours) == os.getuid()
+        assert peer_uid.uid_in_tables(ours, (str(tmp_path / "absent"),)) is None
         table = tmp_path / "tcp"
         table.write_bytes(b"  sl  local_address rem_address   st\n")
-        assert front.uid_of_peer(ours, (str(table),)) == -1
+        assert peer_uid.uid_in_tables(ours, (str(table),)) == -1
         line = b"  0: %s %s 01 00000000:00000000 00:00000000 00000000 4242 0 1\n"
-        table.write_bytes(line % (front._entry(ours.getpeername()), front._entry(ours.getsockname())))
-        assert front.uid_of_peer(ours, (str(table),)) == 4242
+        table.write_bytes(line % (peer_uid._entry(ours.getpeername()), peer_uid._entry(ours.getsockname())))
+        assert peer_uid.uid_in_tables(ours, (str(table),)) == 4242
+
+
+def test_a_connection_that_is_not_there_is_nobody_s() -> None:
+    class Gone:
+        """In a socket's place, whose other end the kernel does not know."""
+
+        def getpeername(self) -> tuple[str, int]:
+            return ("127.0.0.1", 1)
+
+        def getsockname(self) -> tuple[str, int]:
+            return ("127.0.0.1", 2)
+
+    assert peer_uid.uid_of_peer(Gone()) == -1  # type: ignore[arg-type]
 
 
 def test_a_taken_port_is_told_and_ends_it() -> None:

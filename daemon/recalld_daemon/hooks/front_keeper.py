@@ -16,7 +16,6 @@ from pathlib import Path
 
 import trio
 
-from recalld_daemon.hooks import front
 from recalld_daemon.hooks.figures import Figures
 from recalld_daemon.hooks.request import Refused
 from recalld_protocol.endpoints import state_dir
@@ -29,7 +28,15 @@ LONGEST_PAUSE_SECONDS = 60.0
 STEADY_SECONDS = 30.0  # a front that lived so long begins with the first pause again
 LINE_LIMIT = 4096  # bytes without a newline, from a process that is ours: then something is wrong with it
 
+PACKAGES = Path(__file__).resolve().parents[2]  # where `recalld_daemon` lies
+BOOTSTRAP = "import sys;sys.path.append(sys.argv.pop(1));from recalld_daemon.hooks.front import main;main()"
+
 log = logging.getLogger(__name__)
+
+
+def front_command() -> list[str]:
+    """What runs the front: without environment and site-packages' start-up code, the standard library first."""
+    return [sys.executable, "-I", "-S", "-E", "-c", BOOTSTRAP, str(PACKAGES)]
 
 
 class FrontKeeper:
@@ -73,8 +80,8 @@ class FrontKeeper:
     async def _run(self, hook: HttpHook) -> bool:
         """One life of the front. True: it was ended since another port or token is wanted now."""
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-I", "-S", "-E", str(Path(front.__file__).resolve())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env={"LANG": os.environ.get("LANG", "C")},
+            front_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
+            env={"LANG": os.environ.get("LANG", "C")},
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
