@@ -164,14 +164,15 @@ class Gates:
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> Iterator[Callable[[], None]]:
+        """Hands out what waits until all gates are open."""
         open_gates(self.project, [])
         with Subscription(self.endpoints, ["turn", "tool.started", "recall."]) as subscription:
             assert subscription.open(), subscription.problem
             thread = threading.Thread(target=self._watch, args=(subscription,))
             thread.start()
             try:
-                yield
+                yield thread.join
             finally:
                 self._over.set()
                 thread.join()
