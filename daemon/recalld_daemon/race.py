@@ -226,10 +226,9 @@ class Race:
     def _forget(self, passages: frozenset[int]) -> None:
         """What the client holds of them is withdrawn; what it shows just now it shows."""
         for recall in self.recalls:
-            if recall.lose(passages):
-                if recall.rescoring is None:
-                    self._offer(recall, recall.best)
-                self._drop_if_emptied(recall, "what it found was forgotten")
+            if recall.lose(passages) and recall.rescoring is None:
+                self._offer(recall, recall.best)
+            self._drop_if_emptied(recall, "what it found was forgotten")
 
     def _close(self) -> None:
         for recall in self.recalls:
@@ -340,8 +339,7 @@ class Race:
     def _show(self, recall: Recall, ids: tuple[str, ...], number: int) -> None:
         """These were shown at boundary `number`; the rest of it is void. What runs has an heir, if none waits."""
         timing, shown = recall.timing_at(number), [recall.out[id] for id in ids]
-        running = recall.phase is Phase.RUNNING
-        alone = self.recalls.waiting() is None  # nobody waits for the place of one that was shown
+        running, alone = recall.phase is Phase.RUNNING, self.recalls.waiting() is None  # nobody waits for its place
         heir = recall.heir(self.recalls.new_id(), max(number, self.boundary)) if running and alone else None
         self.recalls.remember(offer.passage for offer, _ in shown)
         self.recalls.tokens += sum(offer.tokens for offer, _ in shown)
