@@ -15,6 +15,9 @@ import pytest
 from host_house import GATED, LINE, NEVER_WAITS, Gates, HostedDaemon, hosted_daemon, write
 from host_programs import CLAUDE_CODE, Home, install_hooks, installed_or_skipped
 from mock_models import MockModel, Say, Script
+from recalld_client.link import Subscription
+from recalld_protocol.messages import Why, WhyAsk
+from running import wait_event
 
 pytestmark = pytest.mark.models
 
@@ -126,6 +129,19 @@ def test_p015_what_claude_code_sends_to_its_model_holds_no_order_and_no_mark(
         _, _, lines = text.partition("hook additional context: ")
         assert all(LINE.fullmatch(line) for line in lines.split("\n"))
         assert not FORBIDDEN.search(text)
+
+
+def test_p015_an_order_is_stopped_as_one_however_it_is_dressed_up(daemon: HostedDaemon) -> None:
+    with Subscription(daemon.endpoints, ["recall.settled"]) as events:
+        assert events.open(), events.problem
+        turn = {"session": "why", "event": "turn", "text": "How is the lighthouse relay board of the breakwater wiped?"}
+        assert hooked(daemon, "opencode", "-", turn) == ""
+        settled = wait_event(events.receive, "recall.settled")
+    why = daemon.link.request(WhyAsk(target=str(settled.data["recall"])), 5.0)
+    assert isinstance(why, Why)
+    verdicts = {candidate.path: candidate.gates.get("instruction", "") for candidate in why.candidates}
+    for name in ("orders", "hidden", "closes"):
+        assert verdicts[f"notes/{name}.md"].startswith("stopped: reads like an instruction"), verdicts
 
 
 def hook_texts(message: Mapping[str, Any]) -> list[str]:
