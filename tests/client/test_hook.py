@@ -179,6 +179,15 @@ def test_p002_a_daemon_that_hangs_costs_a_bounded_time(place: Path) -> None:
     assert "is recalld stopped, or very busy?" in line
 
 
+def test_a_host_s_signal_mask_does_not_undo_the_deadline(place: Path) -> None:
+    masked = "import os,signal as s,sys;s.pthread_sigmask(s.SIG_BLOCK,[s.SIGALRM]);os.execv(sys.argv[1],sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", masked, *hook_command("codex")], stdin=subprocess.PIPE, env=environ(place)
+    )
+    assert process.wait(PATIENCE_SECONDS) == 0
+    process.communicate()
+
+
 def test_a_host_that_never_closes_standard_input_is_left(place: Path) -> None:
     with daemon(place, b"answer") as heard:
         process = subprocess.Popen(
