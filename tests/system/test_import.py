@@ -46,7 +46,7 @@ def _runtime(daemon: PrivateDaemon) -> Path:
 
 
 def ended(process: subprocess.Popen[str], code: int = 0) -> list[dict[str, Any]]:
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    out, err = process.communicate(timeout=5 * PATIENCE_SECONDS)
     assert process.returncode == code, err
     rows: list[dict[str, Any]] = json.loads(out)["paths"] if out else []
     return rows
@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_it_noted(tmp_path: Path, model_cache: Path) -> None:
     while process.poll() is None and not (database.exists() and _passages(database) > 10):
         threading.Event().wait(0.02)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    out, err = process.communicate(timeout=5 * PATIENCE_SECONDS)
     assert process.returncode == 130, err
     assert "what was noted is read on" in err
     assert out == ""
