@@ -3,12 +3,14 @@
 // OpenCode awaits its plugins, so everything here is bounded by 150 ms, and whatever goes wrong is silence: the
 // conversation is then what it would be without us. One connection per event to the daemon's hook socket:
 // `recalld-hook/1 opencode EVENT LENGTH\n` and LENGTH bytes of JSON; what comes back until the end is the text to add.
-// A tool's start is told and not waited for, so that the recall races the tool. No dependencies; runs in Bun and Node.
+// A tool's start is told and not waited for, so that the recall races the tool. Why nothing came is told once in the same
+// hook.log as the other hosts' hooks tell it in. No dependencies; runs in Bun and Node.
 
 import { lstatSync } from "node:fs"
+import { appendFile, mkdir, readFile, rm, writeFile } from "node:fs/promises"
 import { connect } from "node:net"
 import { homedir } from "node:os"
-import { isAbsolute, join } from "node:path"
+import { dirname, isAbsolute, join } from "node:path"
 
 const BUDGET_MS = 150 // of one event, from its beginning: what a daemon that hangs may cost
 const REQUEST_LIMIT = 8 * 1024 * 1024 // bytes, the daemon's own limit
@@ -101,36 +103,78 @@ function exchange(event, payload) {
   return new Promise((resolve) => {
     let socket
     let reply = ""
-    const end = (text) => {
+    const end = (text, cause) => {
       clearTimeout(timer)
       socket?.destroy()
       resolve(text)
+      tellOnce(cause)
     }
-    const timer = setTimeout(() => end(""), BUDGET_MS)
+    const timer = setTimeout(
+      () => end("", `nothing within ${BUDGET_MS} ms from ${socketPath()}: is recalld stopped, or very busy?`),
+      BUDGET_MS,
+    )
     try {
       const body = Buffer.from(JSON.stringify(payload))
       const path = socketPath()
-      if (!path || body.length > REQUEST_LIMIT) return end("")
+      const problem = problemOf(path, body)
+      if (problem) return end("", problem)
       socket = connect(path)
       socket.setEncoding("utf8")
-      socket.on("error", () => end(""))
-      socket.on("data", (chunk) => ((reply += chunk).length > REPLY_LIMIT ? end("") : undefined))
-      socket.on("end", () => end(reply))
-      socket.on("close", () => end("")) // after "end" this changes nothing
+      socket.on("error", (error) => end("", `${path}: ${whyOf(error)}`))
+      socket.on("data", (chunk) => {
+        if ((reply += chunk).length > REPLY_LIMIT) end("", `${path}: an answer that is no recalld's`)
+      })
+      socket.on("end", () => end(reply, ""))
       socket.write(Buffer.concat([Buffer.from(`recalld-hook/1 opencode ${event} ${body.length}\n`), body]))
-    } catch {
-      end("")
+    } catch (error) {
+      end("", String(error))
     }
   })
 }
 
-// The rules of recalld_protocol/endpoints.py: the directory must be ours and closed to others, or nothing is said.
+// The directory must be ours and closed to others, or nothing is said.
+function problemOf(path, body) {
+  if (!path) return `RECALLD_RUNTIME_DIR must be an absolute path, not '${process.env.RECALLD_RUNTIME_DIR}'`
+  if (body.length > REQUEST_LIMIT) return "a payload over 8 MiB was not handed on: nothing to mend"
+  const directory = dirname(path)
+  const found = lstatSync(directory, { throwIfNoEntry: false })
+  if (!found) return `${directory}: no daemon listens: start it with \`recalld run\``
+  const safe = found.isDirectory() && found.uid === process.getuid() && (found.mode & 0o777) === 0o700
+  return safe ? "" : `${directory} must be a directory of this user's with mode 0700: see who made it`
+}
+
+function whyOf(error) {
+  const absent = error.code === "ENOENT" || error.code === "ECONNREFUSED"
+  return absent ? "no daemon listens: start it with `recalld run`" : error.message
+}
+
+// ---------------------------------------------------------------- the log
+
+let told // the cause told last; undefined: nothing is known yet, "": all is well
+
+// Beside what the conversation waits for: a log on a dead file server costs nothing but itself.
+function tellOnce(cause) {
+  if (cause === told) return
+  told = cause
+  log(cause).catch(() => undefined)
+}
+
+async function log(cause) {
+  const directory = stateDirectory()
+  const marker = join(directory, "hook.trouble")
+  if (!cause) return rm(marker, { force: true })
+  if ((await readFile(marker, "utf8").catch(() => "")) === cause) return
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  await writeFile(marker, cause, { mode: 0o600 })
+  const at = `${new Date().toISOString().slice(0, 19)}Z`
+  await appendFile(join(directory, "hook.log"), `${at} recalld hook (opencode): ${cause}\n`, { mode: 0o600 })
+}
+
+// ---------------------------------------------------------------- places, by the rules of recalld_protocol/endpoints.py
+
 function socketPath() {
   const directory = runtimeDirectory()
-  if (!directory) return ""
-  const found = lstatSync(directory, { throwIfNoEntry: false })
-  const safe = found?.isDirectory() && found.uid === process.getuid() && (found.mode & 0o777) === 0o700
-  return safe ? join(directory, "hook.sock") : ""
+  return directory && join(directory, "hook.sock")
 }
 
 function runtimeDirectory() {
@@ -140,6 +184,15 @@ function runtimeDirectory() {
   const login = `/run/user/${process.getuid()}`
   const found = lstatSync(login, { throwIfNoEntry: false })
   if (found?.isDirectory() && found.uid === process.getuid()) return join(login, "recalld")
-  const state = isAbsolute(env.XDG_STATE_HOME ?? "") ? env.XDG_STATE_HOME : join(env.HOME || homedir(), ".local", "state")
-  return join(state, "recalld", "run")
+  return join(stateHome(), "recalld", "run")
+}
+
+function stateDirectory() {
+  const chosen = process.env.RECALLD_RUNTIME_DIR ?? ""
+  return isAbsolute(chosen) ? chosen : join(stateHome(), "recalld")
+}
+
+function stateHome() {
+  const given = process.env.XDG_STATE_HOME ?? ""
+  return isAbsolute(given) ? given : join(process.env.HOME || homedir(), ".local", "state")
 }
