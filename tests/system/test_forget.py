@@ -248,3 +248,17 @@ def test_recallctl_forgets(daemon: PrivateDaemon) -> None:
     assert (again.returncode, again.stdout) == (4, "")
     assert "nothing is known of" in again.stderr
     assert holding(daemon.home, SECRET) == {}
+
+
+def test_it_forgets_before_the_model_is_loaded(tmp_path: Path, model_cache: Path) -> None:
+    home = tmp_path / "home"
+    with running(home, model_cache) as daemon:
+        kept, memory = remember(daemon, OTHER), remember(daemon, TEXT)
+        embedded(daemon)
+        assert set(found(daemon)) == {kept, memory}
+    assert holding(home, SECRET)
+    with running(home, model_cache, indexed=False) as daemon:
+        assert isinstance(ask(daemon, Forget(path=memory)), Forgotten)
+        assert holding(home, SECRET) == {}
+        embedded(daemon)
+        assert found(daemon) == [kept]
