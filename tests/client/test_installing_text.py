@@ -98,6 +98,20 @@ def test_any_child_can_be_taken_out(data: st.DataObject, value: Any, comments: b
     assert left == ([*value[:index], *value[index + 1 :]] if isinstance(value, list) else without_key(value, index))
 
 
+@pytest.mark.parametrize(
+    ("text", "index", "expected"),
+    [
+        ("[0,// c\n1,2\n]", 1, "[0// c\n,2\n]"),
+        ("[0, // c\n  1\n]", 1, "[0 // c\n]"),
+        ("[// c\n1]", 0, "[// c\n]"),
+        ("[ 1 ]", 0, "[]"),
+        ("[\n  0,\n  1\n]", 0, "[\n  1\n]"),
+    ],
+)
+def test_a_comment_swallows_nothing_when_its_neighbour_goes(text: str, index: int, expected: str) -> None:
+    assert without(text, parse(text, comments=True), index, comments=True) == expected
+
+
 def without_key(value: dict[str, Any], index: int) -> dict[str, Any]:
     return {key: part for place, (key, part) in enumerate(value.items()) if place != index}
 

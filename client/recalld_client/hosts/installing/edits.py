@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .jsonc import Node, Unparsable, parse, skip_trivia
+from .jsonc import Node, skip_trivia
 
 Span = tuple[int, int]  # start and length, characters
 USUAL_INDENT = "  "
@@ -24,6 +24,7 @@ def insert(
 ) -> tuple[str, list[Span]]:
     """`value` as the last of that container, with the spans that are new. `key`: for an object.
 
+    >>> from recalld_client.hosts.installing.jsonc import parse
     >>> insert('{"a": 1}', parse('{"a": 1}'), [2], "b")
     ('{"a": 1, "b": [2]}', [(7, 10)])
     """
@@ -50,16 +51,10 @@ def undo(text: str, spans: Sequence[Span]) -> str:
 
 def without(text: str, container: Node, index: int, *, comments: bool = False) -> str:
     """The text without that child and the comma that goes with it."""
-    thorough = undo(text, _around(text, container, index, comments, spare_space=False))
-    if comments:
-        try:
-            parse(thorough, comments=True)
-        except Unparsable:  # a comment before it runs to the end of the line: that end must stay
-            return undo(text, _around(text, container, index, comments, spare_space=True))
-    return thorough
+    return undo(text, _around(text, container, index, comments))
 
 
-def _around(text: str, container: Node, index: int, comments: bool, *, spare_space: bool) -> list[Span]:
+def _around(text: str, container: Node, index: int, comments: bool) -> list[Span]:
     child, alone = container.children[index], len(container.children) == 1
     start, end = child.start, child.node.end
     if index == 0 and not alone:
@@ -67,12 +62,20 @@ def _around(text: str, container: Node, index: int, comments: bool, *, spare_spa
         after = len(text[comma + 1 :]) - len(text[comma + 1 :].lstrip(" \t\r\n"))
         return [(start, end - start), (comma, 1 + after)]
     space = start - len(text[:start].rstrip(" \t\r\n"))
-    cut = (start, end - start) if spare_space else (start - space, end - start + space)
+    space = 0 if comments and _would_be_commented_out(text, start - space, end) else space
+    cut = (start - space, end - start + space)
     if alone:
         inner = text[container.start + 1 : cut[0]] + text[end : container.end - 1]
         return [cut] if inner.strip(" \t\r\n") else [(container.start + 1, container.end - container.start - 2)]
     comma = skip_trivia(text, container.children[index - 1].node.end, comments=comments)
     return [(comma, 1), cut]
+
+
+def _would_be_commented_out(text: str, before: int, after: int) -> bool:
+    """Whether a comment before it runs to the end of its line, and something else would come onto that line."""
+    last_line = re.split(r"[\r\n]", text[:before])[-1]
+    first_line = re.split(r"[\r\n]", text[after:], maxsplit=1)[0]
+    return "//" in last_line and first_line.strip() != ""
 
 
 def _into_empty(text: str, into: Node, head: str, value: Any, comments: bool) -> tuple[int, str]:
