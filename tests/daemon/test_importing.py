@@ -17,7 +17,7 @@ from recalld_daemon.__main__ import main
 from recalld_daemon.followed_paths import Refused
 from recalld_daemon.importing import command, there
 from recalld_daemon.importing.copies import copy_file, place_of, unpack
-from recalld_daemon.importing.finds import find
+from recalld_daemon.importing.finds import find, is_export
 from recalld_daemon.importing.here import Noted
 from recalld_daemon.importing.outcome import Outcome
 from recalld_daemon.importing.progress import ProgressLine
@@ -68,6 +68,21 @@ def test_a_directory_is_counted_by_kind_and_its_exports_by_what_they_hold(tmp_pa
     line = found_line(find(str(tmp_path), "", quiet))
     for part in ("1 Markdown file", "1 plain text file", "1 ChatGPT export", "1 conversation", "2 messages"):
         assert part in line
+
+
+def test_what_an_export_is() -> None:
+    kinds = (
+        "chatgpt",
+        "claude-ai",
+        "whatsapp",
+        "letta",
+        "opencode",
+        "gemini",
+        "claude-code",
+        "open-strix-block",
+        "text",
+    )
+    assert [kind for kind in kinds if is_export(kind)] == ["chatgpt", "claude-ai", "whatsapp", "letta"]
 
 
 def test_what_holds_nothing_is_refused(tmp_path: Path) -> None:

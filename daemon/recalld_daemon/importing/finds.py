@@ -24,6 +24,7 @@ from recalld_daemon.watchers.tree import FileStat, Unreadable
 
 PROBLEMS_KEPT = 50
 LOOKED_INTO = 20  # exports in one directory
+_ONE_THING = ("open-strix-block",)
 
 Progress = Callable[[str, int, int, str], None]  # what, done, of how many (0: not known), of what
 
@@ -135,7 +136,7 @@ def _directory(path: str, kind: str, progress: Progress) -> Find:
 
 def is_export(kind: str) -> bool:
     """Whether a file of this kind holds many conversations and was made at one time."""
-    return kind in kinds.KINDS and not kinds.grows(kind)
+    return kind in kinds.KINDS and not (kinds.grows(kind) or kinds.names_project(kind) or kind in _ONE_THING)
 
 
 def add(total: Tally, more: Tally) -> None:
