@@ -58,7 +58,7 @@ def test_a_newer_schema_is_refused_with_both_versions_and_the_remedy(tmp_path: P
 def test_a_reader_does_not_open_what_no_writer_has_made(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
-    with pytest.raises(StoreError, match=r"empty\.db: its schema is version 0, not 3: start recalld"):
+    with pytest.raises(StoreError, match=r"empty\.db: its schema is version 0, not 4: start recalld"):
         open_reader(path)
 
 
