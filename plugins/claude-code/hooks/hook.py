@@ -38,6 +38,7 @@ def main() -> None:
     """Never returns."""
     try:
         _signal.signal(_signal.SIGALRM, _over)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))  # a mask is inherited from the host
         _signal.setitimer(_signal.ITIMER_REAL, max(LEAST_SECONDS, DEADLINE_SECONDS - RESERVE_SECONDS - age()))
         _run(sys.argv[1:], posix.environ)
     except BaseException:  # noqa: BLE001  whatever it is, the agent goes on
@@ -74,6 +75,7 @@ def _end(number: int, frame: object) -> None:
 
 def _run(arguments: list[str], env: dict[bytes, bytes]) -> None:
     if env.get(b"RECALLD_OFF") == b"1":  # a child run of our own, or a user who wants quiet
+        _read_all()
         return
     host, event = (*arguments, "", "")[:2]
     waits_for = "standard input: the host does not close it"
