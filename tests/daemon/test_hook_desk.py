@@ -302,7 +302,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(steps, min_size=3, max_size=25))
 def test_whatever_hooks_tell_nothing_is_shown_twice_in_a_compaction_epoch(told: list[tuple[str, str, bool]]) -> None:
     """Turns, calls, several hooks at once, hooks that vanish, late recalls, compactions, ends and idle closings."""
