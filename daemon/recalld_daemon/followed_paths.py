@@ -8,6 +8,7 @@ by a .gitignore) is followed because the user named it.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class FollowedPaths:
     config: Config
     feed: EventFeed
     ingest: Callable[[], Ingest | None]
+    copies: Path | None = None  # where copies of what was imported are kept
 
     async def follow(self, wish: wire.Follow) -> wire.Following:
         """Note the path, and have it read. Raises Refused, StoreError."""
@@ -77,15 +79,18 @@ class FollowedPaths:
         return wire.Following(path=path, known=before is not None)
 
     async def unfollow(self, path: str) -> bool:
-        """Take back `follow`: on return nothing more is read of it, and what was read is still in the store.
+        """Take back `follow`: on return nothing more is read of it, and what was read is still in the store. Was it a
+        copy that recalld kept, it is deleted.
 
         False: it is not followed by the user's wish (it may be watched, as configured).
         """
         path = os.path.abspath(os.path.expanduser(path))
-        if not await self._turn(partial(self.writer.unfollow, path)):
-            return False
-        await self._running().remove_root(path)
-        return True
+        followed = await self._turn(partial(self.writer.unfollow, path))
+        if followed:
+            await self._running().remove_root(path)
+        if self.copies is not None:
+            await trio.to_thread.run_sync(drop_copy, self.copies, path)
+        return followed
 
     def _running(self) -> Ingest:
         ingest = self.ingest()
@@ -123,6 +128,13 @@ def readable(path: str, source_kind: str) -> bool:
     return True
 
 
+def drop_copy(copies: Path, path: str) -> None:
+    """Delete a copy that was kept below `copies` (see `importing.copies`), with the directory that is its own."""
+    place = Path(path).parent
+    if place.parent == copies:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def held_by(roots: Roots, path: str, is_file: bool, kind: str) -> str:
     """The root that reads this path anyway, in the same way; "" if none does."""
     owner = roots.owner(path)
@@ -139,4 +151,4 @@ def _read_below(root: Root, path: str) -> bool:
     try:
         return bool(parse.kind_below(root, path))
     except OSError:
-        return False
+        return True  # it would be, could it be read

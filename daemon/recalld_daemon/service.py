@@ -194,7 +194,7 @@ class Service:
         parts = Parts(sockets, memory, feed, journal, live, bulk, book, desk, desk.recalls, learner, hooks)
         answers.memory = memory
         answers.followed = FollowedPaths(
-            memory.reader, memory.writer, memory.turns, config, feed, lambda: memory.ingest
+            memory.reader, memory.writer, memory.turns, config, feed, lambda: memory.ingest, self._home.imported
         )
         answers.forgetting = forgetting = Forgetting(
             memory, journal, book, desk, learner, answers.followed, feed,

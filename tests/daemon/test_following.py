@@ -16,6 +16,7 @@ from ingest_fakes import House, InProcessBulk, open_house
 from recalld_daemon.config import Config
 from recalld_daemon.events import EventFeed
 from recalld_daemon.followed_paths import FollowedPaths, Refused, roots_followed
+from recalld_daemon.importing.copies import copy_file
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.store import open_reader, open_writer
 from recalld_daemon.store.migrations import APPLICATION_ID, MIGRATIONS
@@ -151,6 +152,28 @@ def test_unfollow_ends_it_and_leaves_what_was_read_to_the_caller(tmp_path: Path,
 
     run(tmp_path / "db", test, watched)
     run(tmp_path / "db", later, watched)
+
+
+def test_a_copy_that_was_kept_goes_with_it_and_nothing_else_does(tmp_path: Path, notes: Path) -> None:
+    copies = tmp_path / "imported"
+    kept = copy_file(copies, str(notes / "deploy.md"), lambda done, total: None)
+    (notes / "other").mkdir()
+    (notes / "other" / "x.md").write_text("# X\n\nThe knot is elsewhere.\n")
+    other = copy_file(copies, str(notes / "other" / "x.md"), lambda done, total: None)
+
+    async def test(house: House, followed: FollowedPaths) -> None:
+        followed.copies = copies
+        await followed.follow(Follow(path=kept))
+        await followed.follow(Follow(path=str(notes)))
+        await house.ingest.settled()
+        assert await followed.unfollow(kept)
+        assert await followed.unfollow(str(notes))
+        assert not await followed.unfollow(str(copies))
+        assert not Path(kept).parent.exists()
+        assert Path(other).exists()
+        assert (notes / "deploy.md").exists()
+
+    run(tmp_path / "db", test)
 
 
 def test_unfollow_in_the_middle_of_a_file_lets_nothing_more_in(tmp_path: Path, notes: Path) -> None:
