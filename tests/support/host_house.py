@@ -30,7 +30,7 @@ from recalld_protocol.hook_http import make_http_hook
 from recalld_protocol.messages import Status, StatusAsk
 
 PATIENCE_SECONDS = 60.0  # bounds what would otherwise never end
-GATE_SECONDS = 20.0  # after which a tool ends anyhow: a hook was late, and what it had to tell is lost
+GATE_SECONDS = 20.0  # without an event, and a tool ends anyhow: a hook was late, and what it had to tell is lost
 TRIES = 3  # of a talk in which a hook was late, as on a busy machine each may be: it has 150 ms
 QUIET_SECONDS = 0.2  # between two events of one message lie microseconds
 GATED = """#!/bin/sh
@@ -178,12 +178,13 @@ class Gates:
                 thread.join()
 
     def _watch(self, subscription: Subscription) -> None:
-        deadline = time.monotonic() + GATE_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS  # until the program has started
         left = dict(self.gates)
         while left and not self._over.is_set():
             event = subscription.receive(QUIET_SECONDS)
             if event is not None:
                 self.events.append(event.what)
+                deadline = time.monotonic() + GATE_SECONDS
                 continue
             told = self.events.count("turn") + self.events.count("tool.started")
             running = self.events.count("recall.started") - self.events.count("recall.settled")

@@ -100,23 +100,21 @@ def one_run_of_claude_code(home: Home) -> Iterator[Callable[[str], None]]:
     with subprocess.Popen(
         command, env=home.environ, cwd=home.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+        said, heard = process.stdin, process.stdout
+        assert said is not None
+        assert heard is not None
         end = threading.Timer(RUN_SECONDS, process.kill)
         end.start()
 
         def say(prompt: str) -> None:
-            print(
-                json.dumps({"type": "user", "message": {"role": "user", "content": prompt}}),
-                file=process.stdin,
-                flush=True,
-            )
-            assert any(json.loads(line)["type"] == "result" for line in process.stdout), "it ended before it answered"
+            message = {"type": "user", "message": {"role": "user", "content": prompt}}
+            print(json.dumps(message), file=said, flush=True)
+            assert any(json.loads(line)["type"] == "result" for line in heard), "it ended before it answered"
 
         try:
             yield say
         finally:
-            process.stdin.close()
+            said.close()
             process.wait()
             end.cancel()
 

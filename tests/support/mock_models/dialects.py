@@ -26,7 +26,13 @@ def answer(path: str, body: Mapping[str, Any], step: Step, key: str) -> Answer:
 
 def anthropic_messages(body: Mapping[str, Any], step: Step, key: str) -> Answer:
     stop = "tool_use" if any(isinstance(part, Call) for part in step) else "end_turn"
-    message = {"id": f"msg_{key}", "type": "message", "role": "assistant", "model": body.get("model"), "content": []}
+    message: dict[str, Any] = {
+        "id": f"msg_{key}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+        "content": [],
+    }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
     blocks = [_block(part, f"toolu_{key}_{at}") for at, part in enumerate(step)]
     if not body.get("stream"):
