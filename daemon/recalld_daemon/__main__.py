@@ -50,7 +50,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"recalld {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_run, _add_demo, _add_replay, _add_eval, _add_sleep, _add_import, _add_config, _add_keys):
+    for add in (
+        _add_run,
+        _add_demo,
+        _add_replay,
+        _add_eval,
+        _add_sleep,
+        _add_import,
+        _add_hooks,
+        _add_config,
+        _add_keys,
+    ):
         add(commands)
     return parser
 
@@ -303,6 +313,32 @@ def _import(arguments: argparse.Namespace) -> int:
     home = _home(arguments)
     path = arguments.config or (home.config_file if home.config_file.exists() else None)
     return run_import(arguments, home, load_config(path))
+
+
+# ---------------------------------------------------------------- hooks
+
+
+def _add_hooks(commands: Any) -> None:
+    _command(
+        commands,
+        "hooks",
+        "Serve HTTP hooks also while no daemon runs, so that no host complains of a refused one.",
+        "A daemon serves them itself; this is for a service of its own (systemd/recalld-hooks.service). Where no\n"
+        "daemon answers, a hook gets an empty answer within 150 ms. Port and token are those that `recallctl install`\n"
+        "chose; it waits for them.",
+        _hooks,
+    )
+
+
+def _hooks(arguments: argparse.Namespace) -> int:
+    from recalld_daemon.hooks.standing import run_hooks
+    from recalld_protocol.errors import EndpointError
+
+    try:
+        run_hooks(os.environ)
+    except EndpointError as error:
+        return _fail(str(error), 1)
+    return 0
 
 
 # ---------------------------------------------------------------- config

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,7 +26,9 @@ from recalld_protocol.hook_http import HttpHook, read_http_hook
 LOOK_SECONDS = 2.0  # between two looks at the file with port and token: `recallctl install` may make it at any time
 FIRST_PAUSE_SECONDS = 0.5  # after the front has ended; doubles
 LONGEST_PAUSE_SECONDS = 60.0
+SERVED_SECONDS = 10.0  # between two looks whether the other front is still there
 STEADY_SECONDS = 30.0  # a front that lived so long begins with the first pause again
+PROBE_SECONDS = 0.5  # for a front to say who it is
 LINE_LIMIT = 4096  # bytes without a newline, from a process that is ours: then something is wrong with it
 
 PACKAGES = Path(__file__).resolve().parents[2]  # where `recalld_daemon` lies
@@ -39,13 +42,30 @@ def front_command() -> list[str]:
     return [sys.executable, "-I", "-S", "-E", "-c", BOOTSTRAP, str(PACKAGES)]
 
 
+def greeting(hook: HttpHook, path: str) -> bytes:
+    """What the front is told first, on its standard input. path: of the hook socket."""
+    return f"{hook.port} {hook.token} {path}\n".encode()
+
+
+def is_front(port: int) -> bool:
+    """Whether what listens there is a front (`recalld hooks`, or another daemon's). It is not shown the token."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PROBE_SECONDS) as peer:
+            peer.sendall(f"HEAD / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+            return b"\r\nServer: recalld" in peer.recv(4096)
+    except OSError:
+        return False
+
+
 class FrontKeeper:
-    """`state`: "off", "waiting" (for `recallctl install`), "starting", "serving", "port busy", "restarting"."""
+    """`state`: "off", "waiting" (for `recallctl install`), "starting", "serving", "served" (by a front that stands by
+    itself, see `standing`), "port busy", "restarting"."""
 
     def __init__(self, environ: Mapping[str, str], hook_socket: str, figures: Figures, *, enabled: bool) -> None:
         self._environ, self._path, self._figures, self._enabled = environ, hook_socket, figures, enabled
         self.state = "waiting" if enabled else "off"
         self.port, self.pid, self.restarts = 0, 0, 0
+        self._why = ""  # the port can't be had
 
     async def serve(self) -> None:
         """For ever; returns at once where HTTP hooks are switched off."""
@@ -61,6 +81,13 @@ class FrontKeeper:
             if await self._run(wanted):
                 pause = FIRST_PAUSE_SECONDS  # it was ended by us, for another port or token
                 continue
+            if self.state == "port busy" and await trio.to_thread.run_sync(is_front, wanted.port):
+                self.state = "served"
+                await trio.sleep(SERVED_SECONDS)
+                continue
+            if self.state == "port busy":
+                remedy = f"remove {state_dir(self._environ)}/http-hook and run `recallctl install` again"
+                self._figures.refuse(Refused("port_busy", f"HTTP hooks: {self._why}; or {remedy}"))
             self.restarts += 1
             if trio.current_time() - began > STEADY_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
@@ -90,7 +117,7 @@ class FrontKeeper:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._listen, process.stdout, nursery.cancel_scope)
                 try:
-                    await process.stdin.send_all(f"{hook.port} {hook.token} {self._path}\n".encode())
+                    await process.stdin.send_all(greeting(hook, self._path))
                 except trio.BrokenResourceError:
                     log.debug("it ended before it was told its port")
                 while self._wanted() == hook:
@@ -124,9 +151,7 @@ class FrontKeeper:
                 self.state = "serving"
                 log.info("HTTP hooks are served at http://127.0.0.1:%d/hooks/HOST", self.port)
             case "busy":
-                self.state = "port busy"
-                remedy = f"; or remove {state_dir(self._environ)}/http-hook and run `recallctl install` again"
-                self._figures.refuse(Refused("port_busy", f"HTTP hooks: {rest}{remedy}"))
+                self.state, self._why = "port busy", rest
             case "refused":
                 status, _, why = rest.partition(" ")
                 self._figures.refuse(Refused(f"http_{status}", f"HTTP hook refused with {status}: {why}"))
