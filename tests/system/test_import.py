@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from recalld_client import Session
 from recalld_daemon.demo.private import PrivateDaemon, wait_until_indexed
 from recalld_daemon.paths import home_under
 from recalld_daemon.store.reader import open_reader
+from recalld_daemon.store.writer import open_writer
 from recalld_protocol.messages import Hits, Search
 from running import PATIENCE_SECONDS, running, settle
 
@@ -143,32 +146,46 @@ def test_p034_a_daemon_killed_while_it_imports_goes_on_when_it_starts(tmp_path: 
         assert (row["known"], row["kept"]["passages"], row["kept"]["unfinished"]) == (True, 60 * len(BIRDS), 0)
 
 
-def test_p034_while_eight_sessions_recall(tmp_path: Path, model_cache: Path) -> None:
+def test_p034_while_eight_sessions_recall_and_a_program_outside_reads(tmp_path: Path, model_cache: Path) -> None:
     home, small, big = (tmp_path / name for name in ("home", "small", "big"))
     written(small, BIRDS[:8])
     written(big, BIRDS[8:], each=40)
+    database, done = home_under(home).database, threading.Event()
+    settled: dict[str, str] = {}
+    counted: list[int] = []
+
+    def talk(word: str) -> None:
+        with Session("test", cwd="/", endpoints=daemon.endpoints) as session:
+            assert session.connect(PATIENCE_SECONDS), session.problem
+            for n in range(50):
+                call = session.tool_started("bash", f"look for the {word} of part {n} at the north tower")
+                session.tool_ended(call, "done", True)
+                session.boundary()
+            settled[word] = settle(session, call=call.id).outcome
+
+    def count() -> None:
+        while not done.is_set():
+            with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+                counted.extend(db.execute("SELECT count(*) FROM passages").fetchone())
+
     with running(home, model_cache, [small]) as daemon:
         process = imported(home, model_cache, big, daemon=daemon)
-        outcomes: dict[str, list[str]] = {}
-
-        def talk(word: str) -> None:
-            with Session("test", cwd="/", endpoints=daemon.endpoints) as session:
-                assert session.connect(PATIENCE_SECONDS), session.problem
-                for n in range(5):
-                    session.turn(f"from which tower was the {word} of part 0 seen, and by whom, number {n}?")
-                    outcomes.setdefault(word, []).append(settle(session, turn=n + 1).outcome)
-                    session.boundary()
-
-        threads = [threading.Thread(target=talk, args=(word,)) for word in BIRDS[:8]]
+        outside = threading.Thread(target=count)
+        threads = [outside, *(threading.Thread(target=talk, args=(word,)) for word in BIRDS[:8])]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS * 2)
         (row,) = ended(process)
+        for thread in threads[1:]:
+            thread.join(5 * PATIENCE_SECONDS)
+        done.set()
+        outside.join()
         assert row["kept"]["passages"] == 40 * len(BIRDS[8:])
-        assert sorted(outcomes) == sorted(BIRDS[:8])
-        assert all(len(of) == 5 and "failed" not in of for of in outcomes.values()), outcomes
+        assert sorted(settled) == sorted(BIRDS[:8])
+        assert "failed" not in settled.values()
+        assert counted[-1] == row["kept"]["passages"] + 8
         assert any("osprey" in text for text in found(daemon, "osprey"))
+    with open_writer(database) as writer:
+        assert writer.check() == []
 
 
 def test_ctrl_c_leaves_it_noted(tmp_path: Path, model_cache: Path) -> None:
