@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 
 from recalld_daemon.book import SessionBook
 from recalld_daemon.desk import Desk

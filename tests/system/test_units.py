@@ -37,7 +37,8 @@ def test_it_runs_each_night_and_makes_up_for_one_that_was_missed() -> None:
 
 
 def test_the_units_start_commands_that_there_are() -> None:
-    for name, command in (("recalld.service", "run"), ("recalld-sleep.service", "sleep"), ("recalld-hooks.service", "hooks")):
+    starts = {"recalld.service": "run", "recalld-sleep.service": "sleep", "recalld-hooks.service": "hooks"}
+    for name, command in starts.items():
         program, *arguments = unit(name)["Service"]["ExecStart"].split()
         assert program.endswith("/recalld")
         assert _parser().parse_args(arguments).command.__name__ == f"_{command}"

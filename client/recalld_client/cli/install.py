@@ -96,7 +96,10 @@ def _to_do(outcome: Outcome, way: Way, env: Mapping[str, str]) -> Iterator[str]:
     if place.host == "codex":
         yield "Codex runs no hook that you have not reviewed: start `codex`, type /hooks, and trust these"
     if place.host == "claude-code" and way.http:
-        yield "while no daemon runs, Claude Code's terminal shows a refused hook; `--transport command` shows nothing"
+        yield (
+            "while nobody listens at that port, Claude Code's terminal shows a refused hook at each event: let "
+            "`recalld hooks` run as a service (systemd/recalld-hooks.service), or install with --transport command"
+        )
     if place.scope == "project" and place.host != "opencode" and git_would_commit(place.path, env):
         what = "a token and paths" if way.http else "paths"
         yield f"it names {what} of this machine, and git does not ignore it: add it to .git/info/exclude"

@@ -61,8 +61,8 @@ NOTHING = InPrompt()
 
 
 def loaded_by(host: str, cwd: str, environ: Mapping[str, str] = os.environ) -> InPrompt:
-    """What a host loads for a session in `cwd`. Looks at no file, but resolves links on the way to `cwd`."""
-    if not os.path.isabs(cwd):
+    """What a host loads for a session in `cwd`. Looks at no file, but resolves links on the way to `cwd`; never raises."""
+    if not os.path.isabs(cwd) or "\0" in cwd:
         return NOTHING
     ways = dict.fromkeys((os.path.normpath(cwd), os.path.realpath(cwd)))
     above = [str(place) for way in ways for place in (PurePath(way), *PurePath(way).parents)]
