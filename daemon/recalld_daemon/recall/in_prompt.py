@@ -61,7 +61,7 @@ NOTHING = InPrompt()
 
 
 def loaded_by(host: str, cwd: str, environ: Mapping[str, str] = os.environ) -> InPrompt:
-    """What a host loads for a session in `cwd`. Looks at no file, but resolves links on the way to `cwd`; never raises."""
+    """What a host loads for a session in `cwd`. Looks at no file, but resolves links on the way to it; never raises."""
     if not os.path.isabs(cwd) or "\0" in cwd:
         return NOTHING
     ways = dict.fromkeys((os.path.normpath(cwd), os.path.realpath(cwd)))
