@@ -158,11 +158,15 @@ class Conversations:
             return known
 
     def claim(self, key: Hashable, run: Hashable) -> Hashable:
-        """The key under which this run goes on: `key`, unless another run has that conversation to itself just now."""
+        """The key under which this run goes on: `key`, unless another run had it to itself as this one began."""
         with self._lock:
+            alone = (key, run)
+            if alone in self._open:
+                return alone
             conversation = self.of(key)
             if conversation.run not in (None, run):
-                return (key, run)
+                self.of(alone)
+                return alone
             conversation.run = run
             return key
 

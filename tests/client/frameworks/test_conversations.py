@@ -86,16 +86,18 @@ def test_what_is_idle_is_closed_when_another_opens(where: Endpoints) -> None:
     several.close()
 
 
-def test_a_second_run_of_a_conversation_has_a_session_of_its_own_until_the_first_is_over(where: Endpoints) -> None:
+def test_a_second_run_of_a_conversation_has_a_session_of_its_own_to_its_end(where: Endpoints) -> None:
     several = conversations(where)
     assert several.claim("t", "run 1") == "t"
     assert several.claim("t", "run 1") == "t"
     assert several.claim("t", "run 2") == ("t", "run 2")
-    several.of(("t", "run 2"))
+    several.release("t", "run 1")
+    assert several.claim("t", "run 2") == ("t", "run 2"), "it does not move while it runs"
+    assert several.claim("t", "run 3") == "t"
     several.release("t", "run 2")
     assert len(several) == 1
-    several.release("t", "run 1")
-    assert several.claim("t", "run 3") == "t"
+    several.release("t", "run 3")
+    assert several.claim("t", "run 4") == "t"
     several.close()
 
 
