@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mock_models import Asked
+from recalld_client import Session
 from recalld_client.link import Link, Subscription
 from recalld_daemon.demo.private import wait_until_indexed
 from recalld_protocol.endpoints import Endpoints, endpoints
@@ -167,8 +168,7 @@ class Gates:
     def watched(self) -> Iterator[Callable[[], None]]:
         """Hands out what waits until all gates are open."""
         open_gates(self.project, [])
-        with Subscription(self.endpoints, ["turn", "tool.started", "recall."]) as subscription:
-            assert subscription.open(), subscription.problem
+        with heard_from(self.endpoints, ["turn", "tool.started", "recall."]) as subscription:
             thread = threading.Thread(target=self._watch, args=(subscription,))
             thread.start()
             try:
@@ -193,6 +193,19 @@ class Gates:
                 if self.late or (told >= need and running == 0):
                     open_gates(self.project, [name])
                     del left[name]
+
+
+@contextmanager
+def heard_from(where: Endpoints, topics: Sequence[str]) -> Iterator[Subscription]:
+    """A subscription through which events come already: what is emitted before it has reached the daemon is lost."""
+    with Subscription(where, [*topics, "session.opened"]) as subscription:
+        assert subscription.open(), subscription.problem
+        for number in range(int(PATIENCE_SECONDS / QUIET_SECONDS)):
+            with Session("probe", session_id=f"probe-{id(subscription)}-{number}", endpoints=where) as probe:
+                assert probe.connect(PATIENCE_SECONDS), probe.problem
+            if subscription.receive(QUIET_SECONDS) is not None:
+                break
+        yield subscription
 
 
 def open_gates(project: Path, names: Iterable[str]) -> None:

@@ -28,12 +28,12 @@ from host_house import (
     PROMPT,
     Gates,
     HostedDaemon,
+    heard_from,
     hosted_daemon,
     write,
 )
 from host_programs import CLAUDE_CODE, CODEX, Home, Program, install_hooks, installed_or_skipped
 from mock_models import Call, MockModel, Say, Script
-from recalld_client.link import Subscription
 from recalld_daemon.demo.private import is_settled
 
 pytestmark = pytest.mark.models
@@ -134,8 +134,7 @@ def test_p013_our_own_tools_trigger_no_recall(
         home.flags += ["--mcp-config", str(home.path / "mcp.json"), "--allowedTools", "mcp__recalld"]
         calls.append(Call("mcp__recalld__recall", {"query": "berth_booking index"}))
     model.script = Script({"thanks": [[call] for call in calls]})
-    with Subscription(daemon.endpoints, ["turn", "tool.started", "recall.started"]) as events:
-        assert events.open(), events.problem
+    with heard_from(daemon.endpoints, ["turn", "tool.started", "recall.started"]) as events:
         home.run("thanks")
         told = [event.what for event in iter(lambda: events.receive(0.5), None)]
     assert told.count("tool.started") == len(calls)

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from host_house import GATED, LINE, NEVER_WAITS, Gates, HostedDaemon, hosted_daemon, write
+from host_house import GATED, LINE, NEVER_WAITS, Gates, HostedDaemon, heard_from, hosted_daemon, write
 from host_programs import CLAUDE_CODE, Home, install_hooks, installed_or_skipped
 from mock_models import MockModel, Say, Script
-from recalld_client.link import Subscription
 from recalld_protocol.messages import Why, WhyAsk
 from running import wait_event
 
@@ -132,8 +131,7 @@ def test_p015_what_claude_code_sends_to_its_model_holds_no_order_and_no_mark(
 
 
 def test_p015_an_order_is_stopped_as_one_however_it_is_dressed_up(daemon: HostedDaemon) -> None:
-    with Subscription(daemon.endpoints, ["recall.settled"]) as events:
-        assert events.open(), events.problem
+    with heard_from(daemon.endpoints, ["recall.settled"]) as events:
         turn = {"session": "why", "event": "turn", "text": "How is the lighthouse relay board of the breakwater wiped?"}
         assert hooked(daemon, "opencode", "-", turn) == ""
         settled = wait_event(events.receive, "recall.settled")
