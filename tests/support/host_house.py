@@ -6,6 +6,7 @@ is opened, and it is opened once every recall that was to have come by then has 
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -216,6 +217,7 @@ def open_gates(project: Path, names: Iterable[str]) -> None:
 
 # ---------------------------------------------------------------- what is compared
 
+STRAGGLERS = re.compile(r"\\nBackground PIDs: [\d, ]+")  # Gemini: what of a command's processes it still saw
 VARIES = re.compile(
     r"""[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}   # ids of sessions, turns, messages, devices
       | \b[0-9a-f]{64}\b
@@ -232,7 +234,11 @@ VARIES = re.compile(
 def comparable(bodies: Sequence[Mapping[str, Any]]) -> list[str]:
     """Line for line what a program sent, less what varies from run to run by itself. Codex's metadata has no order."""
     whole = json.dumps(bodies, ensure_ascii=False, sort_keys=True, indent=1)
-    return VARIES.sub("*", whole).splitlines()
+    return VARIES.sub("*", STRAGGLERS.sub("", whole)).splitlines()
+
+
+def difference(ours: Sequence[str], plain: Sequence[str]) -> list[str]:
+    return [line for line in difflib.ndiff(plain, ours) if line[:1] in "+-?"] if ours != plain else []
 
 
 def notes_told(asked: Asked) -> list[str]:
