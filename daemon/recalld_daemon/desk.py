@@ -26,7 +26,7 @@ from recalld_daemon.recall.gate import words_shown
 from recalld_daemon.recall.query import query_of
 from recalld_daemon.recall.withholding import WITHHELD
 from recalld_daemon.recalls import Recalls, new_trace
-from recalld_daemon.records import explained, impression_of, keep_session, recall_of
+from recalld_daemon.records import explained, impression_of, keep_compaction, keep_session, recall_of
 from recalld_daemon.sockets import Received, RouterServer
 from recalld_daemon.watching import Watching
 from recalld_protocol import messages as wire
@@ -184,6 +184,7 @@ class Desk:
                 live.seen = ()
                 self.watching.happened(live, ob.Missed())
                 self._feed.emit("session.compacted", live.id)
+                self._journal.note(partial(keep_compaction, live.id, time.time()))
                 self.tell(live, ev.Compacted(), now)
             case wire.Bye():
                 self.close(live, "bye", now)

@@ -19,6 +19,10 @@ def keep_session(record: SessionRecord, writer: Writer) -> None:
     writer.touch_session(record)
 
 
+def keep_compaction(session: str, at: float, writer: Writer) -> None:
+    writer.note_compaction(session, at)
+
+
 def recall_of(session: str, trace: Trace, outcome: str, reason: str, stage: str = "", ms: float = 0.0) -> RecallRecord:
     """A recall as it ended; stage "" and ms 0: as far as it is known to have come."""
     notes = "; ".join(trace.answer.notes) if trace.answer else ""

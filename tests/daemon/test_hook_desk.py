@@ -147,6 +147,32 @@ def test_the_same_words_again_are_another_turn(tmp_path: Path) -> None:
     check(tmp_path, body)
 
 
+def test_one_turn_told_twice_by_the_hosts_own_id_is_one(tmp_path: Path) -> None:
+    """As where a host has our hooks in two of its files."""
+
+    async def body(hooks: HookHouse) -> None:
+        for id in ("p1", "p1", "p2", "p2"):
+            await hooks.ask(prompt("go on", prompt_id=id))
+        (live,) = hooks.house.book
+        assert live.race.turn == 2
+
+    check(tmp_path, body)
+
+
+def test_p009_a_compaction_is_remembered_when_the_session_is_opened_again(tmp_path: Path) -> None:
+    async def body(hooks: HookHouse) -> None:
+        assert "blue tin" in await hooks.ask(prompt("where is the oolong?"))
+        await hooks.ask(claude("PostCompact", compact_summary="tea"))
+        await hooks.ask(claude("SessionEnd"))
+        await hooks.house.desk._journal.flush()
+        assert "blue tin" in await hooks.ask(prompt("where is the oolong now?"))
+        await hooks.ask(claude("SessionEnd"))
+        await hooks.house.desk._journal.flush()
+        assert await hooks.ask(prompt("and where is the oolong today?")) == ""
+
+    check(tmp_path, body)
+
+
 def test_a_hook_that_has_gone_takes_nothing_and_what_was_found_slips(tmp_path: Path) -> None:
     async def body(hooks: HookHouse) -> None:
         assert await hooks.ask(prompt("where is the oolong?"), gone=True) == ""

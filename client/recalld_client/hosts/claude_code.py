@@ -42,6 +42,7 @@ class _Payload(Struct):
     hook_event_name: str = ""
     source: str | None = None
     prompt: str | None = None
+    prompt_id: str | None = None
     tool_name: str = ""
     tool_input: Raw = NULL
     tool_use_id: str = ""
@@ -64,6 +65,7 @@ class ClaudeCode:
             events=_events(event, told),
             boundary=event in TAKES_CONTEXT,
             event=event,
+            turn_id=told.prompt_id or "",
         )
 
     def write(self, event: str, lines: Sequence[str]) -> bytes:

@@ -33,6 +33,7 @@ class _Payload(Struct):
     cwd: str = ""
     hook_event_name: str = ""
     prompt: str | None = None
+    turn_id: str | None = None
     tool_name: str = ""
     tool_input: Raw = NULL
     tool_use_id: str = ""
@@ -53,6 +54,7 @@ class Codex:
             events=_events(event, told),
             boundary=event in TAKES_CONTEXT,
             event=event,
+            turn_id=told.turn_id or "",
         )
 
     def write(self, event: str, lines: Sequence[str]) -> bytes:

@@ -92,13 +92,14 @@ class Front:
             except OSError:  # it has gone already, or there is no descriptor left
                 time.sleep(0.01)
                 continue
-            if self._slots.acquire(blocking=False):
+            if not _is_ours(peer):  # before it takes one of the places: another user could hold them all
+                self._once("refused 403", "a process of another user")
+                _turn_away(peer, 403)
+            elif self._slots.acquire(blocking=False):
                 threading.Thread(target=self._converse, args=(peer,), daemon=True).start()
             else:
                 self._once("refused 503", f"{MAX_CONNECTIONS} connections are open")
-                with peer:
-                    peer.setblocking(False)
-                    _try_send(peer, response(503))
+                _turn_away(peer, 503)
 
     def _converse(self, peer: socket.socket) -> None:
         try:
@@ -113,8 +114,6 @@ class Front:
     def _requests(self, peer: socket.socket) -> None:
         received = bytearray()
         try:
-            if uid_of_peer(peer) not in (None, os.getuid()):
-                raise Refused(403, "a process of another user")
             while self._request(peer, received):
                 continue
         except Refused as refused:
@@ -182,11 +181,21 @@ def _or_gone(part: bytes) -> bytes:
     return part
 
 
-def _try_send(peer: socket.socket, data: bytes) -> None:
+def _is_ours(peer: socket.socket) -> bool:
     try:
-        peer.send(data)
-    except OSError:
-        return
+        return uid_of_peer(peer) in (None, os.getuid())
+    except OSError:  # it has gone already
+        return False
+
+
+def _turn_away(peer: socket.socket, status: int) -> None:
+    """Without waiting for it."""
+    with peer:
+        peer.setblocking(False)
+        try:
+            peer.send(response(status))
+        except OSError:
+            return
 
 
 def _let_it_read(peer: socket.socket) -> None:

@@ -99,7 +99,7 @@ class HookDesk:
         for event in heard.events:
             match event:
                 case wire.Turn():
-                    if told.turn(host.name, event.text):
+                    if told.turn(host.name, event.text, heard.turn_id):
                         self._hear(live, replace(event, turn=live.race.turn + 1))
                     turn = live.race.turn
                 case wire.ToolStarted():

@@ -17,15 +17,21 @@ class Told:
 
     life: int
     turn_text: int = 0  # the hash of it
+    turn_id: str = ""  # the host's own id of it
     turn_hosts: set[str] = field(default_factory=set)  # that told of this turn
     calls: dict[str, bool] = field(default_factory=dict)  # oldest first -> whether its end was told
 
-    def turn(self, host: str, text: str) -> bool:
-        """Whether this is a turn not heard of: who says the same again means it, another host means the same."""
+    def turn(self, host: str, text: str, id: str = "") -> bool:
+        """Whether this is a turn not heard of: who says the same again means it, another host means the same.
+
+        id: the host's own. The same one comes twice where a host has our hooks in two places.
+        """
+        if id and id == self.turn_id:
+            return False
         if hash(text) == self.turn_text and self.turn_hosts and host not in self.turn_hosts:
             self.turn_hosts.add(host)
             return False
-        self.turn_text, self.turn_hosts = hash(text), {host}
+        self.turn_text, self.turn_hosts, self.turn_id = hash(text), {host}, id
         return True
 
     def started(self, call: str) -> bool:

@@ -36,6 +36,8 @@ class InVain:
     passage: int
     sessions: int
     bad: int
+_DELIVERED = """SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome IN ('won', 'slipped')
+    AND shown_at > coalesce((SELECT compacted_at FROM sessions WHERE id = ?), 0)"""
 
 
 class LogReads(Reads):
@@ -69,9 +71,8 @@ class LogReads(Reads):
         return [ImpressionRecord(*row) for row in rows]
 
     def delivered_passages(self, session: str) -> set[int]:
-        """The ids of passages this session was shown, won or slipped."""
-        sql = "SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome IN ('won', 'slipped')"
-        return {int(row[0]) for row in self._all(sql, (session,))}
+        """The ids of passages this session was shown, won or slipped, since its context was last compacted."""
+        return {int(row[0]) for row in self._all(_DELIVERED, (session, session))}
 
     def withheld_passages(self, session: str) -> set[int]:
         """The ids of passages that were withheld from this session at random."""

@@ -50,6 +50,11 @@ class LogWrites(Transactions):
             values = asdict(session)
             self._run(_SESSION, values if opened is None else values | {"opened_at": opened})
 
+    def note_compaction(self, session: str, at: float) -> None:
+        """What this session was shown before `at` (epoch seconds) stands in its context no more."""
+        with self.transaction():
+            self._run("UPDATE sessions SET compacted_at = ? WHERE id = ?", (at, session))
+
     def record_recall(self, recall: RecallRecord) -> None:
         """Log a recall; the same id again replaces what was logged. Raises NoSuchRow for an unknown session."""
         with self.transaction():

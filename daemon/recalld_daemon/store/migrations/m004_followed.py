@@ -2,6 +2,8 @@
 
 They are rows and not lines of the configuration, since a command adds them and `forget` takes them away; the user's
 own file is never written by a program.
+
+And when a session's context was last compacted: what it was shown before may come once more, also after a restart.
 """
 
 from __future__ import annotations
@@ -13,4 +15,5 @@ CREATE TABLE followed (
   is_file INTEGER NOT NULL CHECK (is_file IN (0, 1)),  -- so that a file that is away for a while is waited for as one
   at REAL NOT NULL                         -- epoch seconds: when the user said so
 ) STRICT, WITHOUT ROWID;
+ALTER TABLE sessions ADD COLUMN compacted_at REAL NOT NULL DEFAULT 0;  -- epoch seconds; 0: never
 """
