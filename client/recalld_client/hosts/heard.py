@@ -53,6 +53,7 @@ class Heard:
     events: tuple[SessionEvent, ...] = ()
     boundary: bool = False
     event: str = ""  # the host's own name of it, which `Host.write` needs
+    turn_id: str = ""  # the host's own id of the turn it belongs to, where it tells one
 
 
 class Host(Protocol):
