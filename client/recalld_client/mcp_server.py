@@ -23,6 +23,7 @@ from pydantic import Field
 
 from recalld_client.cli.asking import Daemon
 from recalld_client.cli.command import Fault
+from recalld_client.cli.forget import PATIENCE_SECONDS
 from recalld_client.cli.search import directory, nothing
 from recalld_protocol.messages import (
     Acked,
@@ -93,8 +94,9 @@ class Tools:
 
     async def forget(self, memory: MemoryId) -> str:
         """Removes a remembered text for good, with all that was derived from it."""
-        forgotten = await self._ask(Forget(path=memory), Forgotten)
-        return f"{forgotten.path} is gone, {forgotten.passages} passages of it"
+        forgotten = await self._ask(Forget(path=memory), Forgotten, PATIENCE_SECONDS)
+        some = "passage" if forgotten.passages == 1 else "passages"
+        return f"{forgotten.path} is gone, {forgotten.passages} {some} of it"
 
     async def feedback(self, id: PlaceId, verdict: Opinion) -> str:
         """Notes whether a recalled place was useful, from which later recalls learn."""
@@ -103,11 +105,11 @@ class Tools:
 
     # ------------------------------------------------------------ inside
 
-    async def _ask(self, message: Message, answer: type[Answer]) -> Answer:
-        """Raises ToolError, in the words that `recallctl` would print."""
+    async def _ask(self, message: Message, answer: type[Answer], seconds: float = 0.0) -> Answer:
+        """`seconds`: at least so long it is waited for. Raises ToolError, in the words that `recallctl` would print."""
         ask: Callable[..., Answer] = self._daemon.ask
         try:
-            return await asyncio.to_thread(ask, message, answer)
+            return await asyncio.to_thread(ask, message, answer, seconds)
         except Fault as fault:
             raise ToolError(str(fault)) from None
 

@@ -43,6 +43,8 @@ def test_it_says_that_nothing_is_left(ctl: Ctl) -> None:
     code, out, err, found = ctl("memory:17", answers={Forget: GONE})
     assert (code, err, asked(found)) == (0, "", ["memory:17"])
     assert out == "forgotten: memory:17, 2 passages; nothing of it is left on disk\n"
+    _, out, *_ = ctl("memory:17", answers={Forget: Forgotten(path="memory:17", passages=1)})
+    assert out.startswith("forgotten: memory:17, 1 passage;")
 
 
 def test_json(ctl: Ctl) -> None:

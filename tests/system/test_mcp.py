@@ -19,7 +19,12 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import ListRootsResult, Root, TextContent
 
+from recalld_client.cli.asking import Daemon
+from recalld_client.cli.forget import PATIENCE_SECONDS as FORGET_SECONDS
+from recalld_client.mcp_server import Tools
 from recalld_daemon.session import is_own_tool
+from recalld_protocol.endpoints import endpoints_in
+from recalld_protocol.messages import Forgotten
 from running import running
 
 Talk = Callable[[Client], Awaitable[None]]
@@ -142,6 +147,19 @@ def test_malformed_arguments_are_refused_before_they_are_sent(tmp_path: Path) ->
             assert "no daemon" not in text
 
     talk(ask, tmp_path / "runtime", tmp_path, tmp_path / "stderr")
+
+
+def test_a_forgetting_takes_as_long_as_it_takes(tmp_path: Path) -> None:
+    """Seconds, where much is remembered: it is waited for like `recallctl forget` waits, and other tools as ever."""
+
+    class Recorded(Daemon):
+        def ask(self, message: Any, answer: Any, seconds: float = 0.0) -> Any:
+            waited.append(max(seconds, self.timeout_seconds))
+            return Forgotten(path="memory:17", passages=1)
+
+    waited: list[float] = []
+    told = asyncio.run(Tools(Recorded(endpoints_in(tmp_path), 2.0)).forget("memory:17"))
+    assert (told, waited) == ("memory:17 is gone, 1 passage of it", [FORGET_SECONDS])
 
 
 def test_it_ends_when_its_input_ends_and_prints_nothing_of_its_own(tmp_path: Path) -> None:

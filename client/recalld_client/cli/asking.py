@@ -39,19 +39,23 @@ class Daemon:
     def __exit__(self, *exception: object) -> None:
         self._link.close()
 
-    def ask(self, message: FromAgent, answer: type[Answer]) -> Answer:
-        """The answer, which is of type `answer`. Raises NoDaemon, NotFound, UsageFault, Fault."""
+    def ask(self, message: FromAgent, answer: type[Answer], seconds: float = 0.0) -> Answer:
+        """The answer, which is of type `answer`; waited for at least `seconds`, where this question takes longer.
+
+        Raises NoDaemon, NotFound, UsageFault, Fault.
+        """
         if not self._link.open():
             raise NoDaemon(self._unopened())
         garbled = self._link.garbled
-        reply = self._link.request(message, self.timeout_seconds)
+        seconds = max(seconds, self.timeout_seconds)
+        reply = self._link.request(message, seconds)
         if isinstance(reply, answer):
             return reply
         if isinstance(reply, Problem):
             raise self._refusal(reply)
         if reply is not None or self._link.garbled > garbled:
             raise NoDaemon(f"the daemon at {self.path} speaks another version than this recallctl: {RESTART}")
-        raise NoDaemon(self._absence())
+        raise NoDaemon(self._absence(seconds))
 
     def events(self) -> Subscription:
         """All of the daemon's events, from now on."""
@@ -71,12 +75,12 @@ class Daemon:
         known = self.path.parent.exists() or self.endpoints.keys is not None
         return self._link.problem if known else f"no daemon at {self.path}: {START}"
 
-    def _absence(self) -> str:
+    def _absence(self, seconds: float) -> str:
         if self.endpoints.keys is not None:
             return f"no daemon answers at {self.endpoints.request}: is it there, and does it list this client's key?"
         match _listener(self.path):
             case "answers":
-                return f"the daemon at {self.path} did not answer within {self.timeout_seconds:g} s: {RESTART}"
+                return f"the daemon at {self.path} did not answer within {seconds:g} s: {RESTART}"
             case "refused":
                 return f"no daemon listens at {self.path} any more: {START}"
             case reason:

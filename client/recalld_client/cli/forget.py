@@ -33,7 +33,8 @@ def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
     if options.json:
         screen.document(document(forgotten))
     else:
-        screen.line(f"forgotten: {safe(forgotten.path)}, {forgotten.passages} passages; nothing of it is left on disk")
+        some = "passage" if forgotten.passages == 1 else "passages"
+        screen.line(f"forgotten: {safe(forgotten.path)}, {forgotten.passages} {some}; nothing of it is left on disk")
     return 0
 
 
