@@ -17,7 +17,7 @@ from recalld_daemon.__main__ import main
 from recalld_daemon.followed_paths import Refused
 from recalld_daemon.importing import command, there
 from recalld_daemon.importing.copies import copy_file, place_of, unpack
-from recalld_daemon.importing.finds import find, is_export
+from recalld_daemon.importing.finds import find, is_export, takes_the_place
 from recalld_daemon.importing.here import Noted
 from recalld_daemon.importing.outcome import Outcome
 from recalld_daemon.importing.progress import ProgressLine
@@ -83,6 +83,7 @@ def test_what_an_export_is() -> None:
         "text",
     )
     assert [kind for kind in kinds if is_export(kind)] == ["chatgpt", "claude-ai", "whatsapp", "letta"]
+    assert [kind for kind in kinds if takes_the_place(kind)] == ["chatgpt", "claude-ai"]
 
 
 def test_what_holds_nothing_is_refused(tmp_path: Path) -> None:

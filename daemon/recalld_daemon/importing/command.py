@@ -233,13 +233,13 @@ class _Import:
             self._say("noted; it is read by the daemon, now or when it starts")
 
     def _count(self, outcome: Any, reader: Any) -> None:
-        from recalld_daemon.importing.finds import is_export
+        from recalld_daemon.importing.finds import takes_the_place
 
         outcome.kept = reader.kept_below(outcome.path, self.last_passage)
         sources = [reader.source(outcome.path), *reader.sources(under=outcome.path, state="failed")]
         failed = [source for source in sources if source is not None and source.state == "failed"]
         outcome.failures = [f"{source.shown_path}: {source.error}" for source in failed[:FAILURES_KEPT]]
-        if outcome.found.is_file and is_export(outcome.found.kind):
+        if outcome.found.is_file and takes_the_place(outcome.found.kind):
             others = reader.sources(kind=outcome.found.kind, state="ok")
             outcome.others = [source.path for source in others if source.path != outcome.path][:FAILURES_KEPT]
 

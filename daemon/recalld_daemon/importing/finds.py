@@ -25,6 +25,7 @@ from recalld_daemon.watchers.tree import FileStat, Unreadable
 PROBLEMS_KEPT = 50
 LOOKED_INTO = 20  # exports in one directory
 _ONE_THING = ("open-strix-block",)
+_ONE_OF_MANY = ("whatsapp", "letta")  # a file for each chat, each agent: two of them are no two states of one
 
 Progress = Callable[[str, int, int, str], None]  # what, done, of how many (0: not known), of what
 
@@ -137,6 +138,11 @@ def _directory(path: str, kind: str, progress: Progress) -> Find:
 def is_export(kind: str) -> bool:
     """Whether a file of this kind holds many conversations and was made at one time."""
     return kind in kinds.KINDS and not (kinds.grows(kind) or kinds.names_project(kind) or kind in _ONE_THING)
+
+
+def takes_the_place(kind: str) -> bool:
+    """Whether a later export of this kind holds what an earlier one holds."""
+    return is_export(kind) and kind not in _ONE_OF_MANY
 
 
 def add(total: Tally, more: Tally) -> None:
