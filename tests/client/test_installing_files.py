@@ -99,7 +99,7 @@ def test_what_we_made_is_gone_again(host: str, env: Env) -> None:
     assert install(place, way_of(host, env), env).action == "installed"
     assert standing(place, env).state == "current"
     assert uninstall(place, env).action == "removed"
-    assert tree(home) <= {".local", ".local/state", ".local/state/recalld"}
+    assert tree(home) <= {".local", ".local/state"}
     assert read_http_hook(env) is None
 
 

@@ -85,7 +85,9 @@ def uninstall(place: Place, env: Mapping[str, str], *, dry_run: bool = False) ->
         known = place.host in notebook.hosts()
         outcome = _again(lambda: _uninstall_entries(place, FORMS[place.host], notebook, dry_run))
         if place.host == "claude-code" and known and not dry_run and place.host not in notebook.hosts():
-            http_hook_file(env).unlink(missing_ok=True)  # nobody asks by HTTP any more: the daemon closes the port
+            port = http_hook_file(env)
+            port.unlink(missing_ok=True)  # nobody asks by HTTP any more: the daemon closes the port
+            files.remove_directories([port.parent])
         return outcome
 
 
