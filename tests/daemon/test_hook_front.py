@@ -26,6 +26,7 @@ from desk_house import NoPublisher
 from recalld_daemon.events import EventFeed
 from recalld_daemon.hooks import front_keeper, peer_uid
 from recalld_daemon.hooks.figures import Figures
+from recalld_daemon.hooks.front import MAX_CONNECTIONS
 from recalld_daemon.hooks.front_keeper import FrontKeeper, front_command
 from recalld_daemon.hooks.http_request import PAYLOAD_LIMIT, Head, Place, Refused, head_of
 from recalld_protocol.hook_http import http_hook_file, make_http_hook
@@ -248,6 +249,19 @@ def test_heads_without_an_end_and_half_bodies_are_ended(served: Served) -> None:
     assert served.raw(b"POST / HTTP/1.1\r\n" + b"X: y\r\n" * 10_000).startswith(b"HTTP/1.1 431 ")
     assert served.raw(b"\x16\x03\x01\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     assert served.post()[0] == 200
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_can_t_take_all_connections(served: Served) -> None:
+    holding = (
+        f"import os,socket,sys;os.setuid(65534);held=[socket.socket() for _ in range({MAX_CONNECTIONS})];"
+        f"[one.connect(('127.0.0.1',{served.port})) for one in held];print(len(held),flush=True);sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"%d\n" % MAX_CONNECTIONS
+        assert served.post()[0] == 200
+    assert served.said() == b"refused 403 a process of another user\n"
 
 
 def test_p002_while_the_daemon_hangs_the_answer_is_empty_and_it_heals(served: Served) -> None:
