@@ -131,6 +131,31 @@ def test_an_archive_puts_nothing_beside_its_place(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export.zip", "imported"]
 
 
+def test_a_newer_archive_leaves_nothing_of_the_older_one(tmp_path: Path) -> None:
+    archive, kept = tmp_path / "export.zip", tmp_path / "imported"
+    for names in (("a.md", "in/b.md"), ("a.md",)):
+        with zipfile.ZipFile(archive, "w") as file:
+            for name in names:
+                file.writestr(name, "The heron.\n")
+        place = Path(unpack(kept, str(archive), nothing))
+    assert [str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()] == ["a.md"]
+    archive.write_bytes(b"no zip at all")
+    with pytest.raises(Refused):
+        unpack(kept, str(archive), nothing)
+    assert (place / "a.md").exists()  # it is followed
+
+
+def test_an_archive_whose_bytes_are_damaged_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.md", "".join(f"The heron {n}. " for n in range(1_000)))
+    content = archive.read_bytes()
+    archive.write_bytes(content[:40] + bytes(byte ^ 0xFF for byte in content[40:100]) + content[100:])
+    with pytest.raises(Refused, match="can't be unpacked"):
+        unpack(tmp_path / "imported", str(archive), nothing)
+    assert list((tmp_path / "imported").iterdir()) == []
+
+
 @pytest.mark.parametrize("damage", ["no zip", "cut"])
 def test_a_damaged_archive_is_refused_and_leaves_no_half_file(tmp_path: Path, damage: str) -> None:
     archive = tmp_path / "export.zip"
@@ -259,6 +284,15 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run("--list", home=tmp_path / "home") == 0
     assert capsys.readouterr().out == "nothing was imported yet\n"
     assert not (tmp_path / "home").exists()
+
+
+def test_an_archive_with_nothing_to_read_leaves_no_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive, home = tmp_path / "export.zip", tmp_path / "home"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("conversations.json", " " * 100_000)
+    assert run("--copy", "--no-wait", archive, home=home) == 1
+    assert "no file in it is one that recalld reads" in capsys.readouterr().err
+    assert not list((home / "data" / "imported").iterdir())
 
 
 def test_what_is_noted_without_waiting_is_listed_and_read_later(

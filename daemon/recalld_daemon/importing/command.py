@@ -12,8 +12,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from recalld_daemon.config import Config
@@ -108,8 +109,12 @@ class _Import:
 
         try:
             self._check(absolute)
-            unpacked = self._unpacked(absolute)
-            found = find(unpacked or absolute, self.arguments.kind, self.line.say)
+            unpacked, drop = self._unpacked(absolute)
+            try:
+                found = find(unpacked or absolute, self.arguments.kind, self.line.say)
+            except Refused:
+                drop()
+                raise
             outcome = Outcome(found, copy=unpacked)
             if self.arguments.copy and not self.arguments.dry_run and not unpacked:
                 outcome.copy = self._copied(absolute)
@@ -133,14 +138,17 @@ class _Import:
         if self.arguments.copy and os.path.isdir(path):
             raise Refused("failed", f"{path}: a directory is followed where it is: leave out --copy")
 
-    def _unpacked(self, path: str) -> str:
-        from recalld_daemon.importing.copies import unpack
+    def _unpacked(self, path: str) -> tuple[str, Callable[[], None]]:
+        """Where to ("" for what is no archive), and what undoes it where nothing of an older one lies there."""
+        from recalld_daemon.importing.copies import drop, place_of, unpack
         from recalld_daemon.importing.finds import is_archive
 
         if not is_archive(path):
-            return ""
+            return "", lambda: None
         self.home.make()
-        return unpack(self.home.imported, path, lambda done, of: self.line.say("unpacking", done >> 20, of >> 20, "MB"))
+        new, say = not place_of(self.home.imported, path).exists(), self.line.say
+        place = unpack(self.home.imported, path, lambda done, of: say("unpacking", done >> 20, of >> 20, "MB"))
+        return place, partial(drop, place) if new else lambda: None
 
     def _copied(self, path: str) -> str:
         from recalld_daemon.importing.copies import copy_file

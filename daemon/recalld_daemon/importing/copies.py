@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -50,23 +51,47 @@ def unpack(directory: Path, path: str, copied: Copied) -> str:
 
     Raises Refused, OSError.
     """
-    place = _made(place_of(directory, path) / Path(path).stem)
+    place = place_of(directory, path) / Path(path).stem
+    new = not place.exists()
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist()[:MOST_MEMBERS] if _wanted(member.filename)]
-            total = sum(member.file_size for member in members)
-            if total > min(MOST_BYTES, shutil.disk_usage(place).free):
-                raise Refused("failed", f"{path}: unpacked it takes {total / 1e9:.1f} GB: unpack it yourself")
-            before = 0
-            for member in members:
-                target = place.joinpath(*PurePosixPath(member.filename).parts)
-                _made(target.parent)
-                with archive.open(member) as source, _replacing(target) as copy:
-                    _pour(source, copy, partial(_count_on, copied, before, total))
-                before += member.file_size
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:  # RuntimeError: a password
-        raise Refused("failed", f"{path}: can't be unpacked: {error}") from error
+            written = _unpacked(archive, _made(place), path, copied)
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        _undo(place, new=new)
+        raise Refused("failed", f"{path}: can't be unpacked: {error}") from error  # RuntimeError: a password
+    except BaseException:
+        _undo(place, new=new)
+        raise
+    for old in [file for file in place.rglob("*") if file.is_file() and file not in written]:
+        old.unlink()  # of an older archive that lay there
     return str(place)
+
+
+def drop(place: str) -> None:
+    """An unpacked archive of which nothing is kept."""
+    shutil.rmtree(Path(place).parent)
+
+
+def _undo(place: Path, *, new: bool) -> None:
+    """What an older archive left stays: it is followed."""
+    if new:
+        shutil.rmtree(place.parent, ignore_errors=True)
+
+
+def _unpacked(archive: zipfile.ZipFile, place: Path, path: str, copied: Copied) -> set[Path]:
+    members = [member for member in archive.infolist()[:MOST_MEMBERS] if _wanted(member.filename)]
+    total = sum(member.file_size for member in members)
+    if total > min(MOST_BYTES, shutil.disk_usage(place).free):
+        raise Refused("failed", f"{path}: unpacked it takes {total / 1e9:.1f} GB: unpack it yourself")
+    before, written = 0, set[Path]()
+    for member in members:
+        target = place.joinpath(*PurePosixPath(member.filename).parts)
+        _made(target.parent)
+        with archive.open(member) as source, _replacing(target) as copy:
+            _pour(source, copy, partial(_count_on, copied, before, total))
+        before += member.file_size
+        written.add(target)
+    return written
 
 
 def _count_on(copied: Copied, before: int, total: int, done: int) -> None:
