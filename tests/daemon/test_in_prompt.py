@@ -19,24 +19,24 @@ def passage(path: str | Path, start: int = 0) -> Passage:
     return Passage(id=1, path=str(path), shown_path="x.md", start=start, end=start + 60, text=text, codec="utf-8")
 
 
-def held(host: str, path: str, cwd: str = "/work/tide/sub") -> bool:
+def held(host: str, path: str, cwd: str = "/srv/tide/sub") -> bool:
     return loaded_by(host, cwd, HOME).holds(passage(path))
 
 
 @pytest.mark.parametrize(
     ("host", "path"),
     [
-        ("claude-code", "/work/tide/CLAUDE.md"),
-        ("claude-code", "/work/tide/sub/CLAUDE.local.md"),
-        ("claude-code", "/work/tide/.claude/CLAUDE.md"),
+        ("claude-code", "/srv/tide/CLAUDE.md"),
+        ("claude-code", "/srv/tide/sub/CLAUDE.local.md"),
+        ("claude-code", "/srv/tide/.claude/CLAUDE.md"),
         ("claude-code", "/home/ada/.claude/CLAUDE.md"),
-        ("codex", "/work/tide/AGENTS.md"),
+        ("codex", "/srv/tide/AGENTS.md"),
         ("codex", "/home/ada/.codex/AGENTS.md"),
-        ("copilot", "/work/tide/.github/copilot-instructions.md"),
-        ("gemini", "/work/tide/sub/GEMINI.md"),
+        ("copilot", "/srv/tide/.github/copilot-instructions.md"),
+        ("gemini", "/srv/tide/sub/GEMINI.md"),
         ("gemini", "/home/ada/.gemini/GEMINI.md"),
         ("opencode", "/home/ada/.config/opencode/AGENTS.md"),
-        ("open-strix", "/work/tide/blocks/persona.yaml"),
+        ("open-strix", "/srv/tide/blocks/persona.yaml"),
     ],
 )
 def test_what_a_host_loads(host: str, path: str) -> None:
@@ -48,13 +48,13 @@ def test_what_a_host_loads(host: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("host", "path"),
     [
-        ("claude-code", "/work/tide/other/CLAUDE.md"),  # of a directory beside
-        ("claude-code", "/work/tide/sub/deeper/CLAUDE.md"),  # loaded later, if at all
-        ("claude-code", "/work/tide/README.md"),
-        ("codex", "/work/tide/CLAUDE.md"),
-        ("gemini", "/work/tide/AGENTS.md"),
-        ("claude-code", "/work/tide/blocks/persona.yaml"),
-        ("open-strix", "/work/tide/state/notes.md"),
+        ("claude-code", "/srv/tide/other/CLAUDE.md"),  # of a directory beside
+        ("claude-code", "/srv/tide/sub/deeper/CLAUDE.md"),  # loaded later, if at all
+        ("claude-code", "/srv/tide/README.md"),
+        ("codex", "/srv/tide/CLAUDE.md"),
+        ("gemini", "/srv/tide/AGENTS.md"),
+        ("claude-code", "/srv/tide/blocks/persona.yaml"),
+        ("open-strix", "/srv/tide/state/notes.md"),
         ("claude-code", "memory:17"),
     ],
 )
@@ -79,25 +79,25 @@ def test_a_directory_reached_through_a_link_is_the_same(tmp_path: Path) -> None:
 
 
 def test_of_an_agents_memory_the_head_is_loaded(tmp_path: Path) -> None:
-    memory = tmp_path / "projects" / "-work-tide--x" / "memory" / "MEMORY.md"
+    memory = tmp_path / "projects" / "-srv-tide--x" / "memory" / "MEMORY.md"
     memory.parent.mkdir(parents=True)
     lines = [f"line {n}\n" for n in range(300)]
     memory.write_text("".join(lines))
-    loaded = loaded_by("claude-code", "/work/tide/.x", HOME)
+    loaded = loaded_by("claude-code", "/srv/tide/.x", HOME)
 
     def at(line: int) -> bool:
         return loaded.holds(passage(memory, start=len("".join(lines[:line]))))
 
     assert [at(0), at(MEMORY_LINES - 1), at(MEMORY_LINES), at(299)] == [True, True, False, False]
     assert not loaded.holds(passage(memory.parent / "pump.md"))  # a topic's file is not
-    assert not loaded_by("claude-code", "/work/other", HOME).holds(passage(memory))
-    assert not loaded_by("codex", "/work/tide/.x", HOME).holds(passage(memory))
+    assert not loaded_by("claude-code", "/srv/other", HOME).holds(passage(memory))
+    assert not loaded_by("codex", "/srv/tide/.x", HOME).holds(passage(memory))
     memory.unlink()
     assert not at(1)
 
 
 def test_the_gate_stops_it_and_says_why() -> None:
-    here = passage("/work/tide/CLAUDE.md")
+    here = passage("/srv/tide/CLAUDE.md")
     query = query_of(Focus(user_text="who holds the keys of the harbour pump"))
 
     def gates(context: Context) -> str:

@@ -141,7 +141,7 @@ def test_p013_calls_of_our_own_tools_trigger_no_recall(name: str, args: str) -> 
         ("Bash", "systemctl --user status recalld.service"),
         ("Bash", "./recalld-notes/run.sh"),
         ("Edit", '{"file_path": "README.md", "new_string": "\\nrecallctl search QUERY\\n"}'),
-        ("Read", "/work/recalld/README.md"),
+        ("Read", "/srv/recalld/README.md"),
         ("mcp__notes__recall", "recalld"),
         ("bash", "recall ports"),
         ("", ""),
