@@ -44,7 +44,10 @@ def read_http_hook(env: Mapping[str, str]) -> HttpHook | None:
         if path.stat().st_mode & 0o077:
             raise EndpointError(f"{path}: holds a token and can be read by others: chmod 600 it")
         lines = path.read_text().split()
-        return HttpHook(int(lines[0]), lines[1])
+        port, token = int(lines[0]), lines[1]
+        if not 0 < port < 65_536:
+            raise ValueError(f"{port} is no port")
+        return HttpHook(port, token)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, IndexError) as error:

@@ -55,6 +55,7 @@ def test_every_recorded_payload_names_its_session_and_directory(host):
 )
 def test_a_turn_is_the_users_words_and_a_tools_end_tells_the_call(host, turn, tool):
     (spoken,) = of(host, turn)
+    assert bool(spoken.turn_id) == (host in ("claude-code", "codex"))  # the others tell none
     assert spoken.events == (Turn(turn=0, text="Look at the parser please"),)
     ends = of(host, tool)
     assert ends
@@ -160,6 +161,17 @@ def test_half_a_surrogate_pair_loses_one_character_and_no_event():
     (spoken,) = HOSTS["claude-code"].read("", payload).events
     assert isinstance(spoken, Turn)
     assert spoken.text == "fix ? the parser"
+
+
+@pytest.mark.parametrize(
+    ("given", "head"),
+    [(b'"a \xff b"', "a"), (b'{"n":1e999}', '{"n":1e999}'), (b'{"n":%s}' % (b"9" * 5000), '{"n":999')],
+)
+def test_a_value_that_json_readers_disagree_on_is_kept_as_text(given, head):
+    payload = b'{"session_id":"s","hook_event_name":"PostToolUse","tool_use_id":"c","tool_input":%s}' % given
+    (start, _) = HOSTS["claude-code"].read("", payload).events
+    assert isinstance(start, ToolStarted)
+    assert start.args.startswith(head)
 
 
 def test_a_large_result_is_read_no_further_than_its_head():

@@ -225,6 +225,14 @@ def test_notes_that_are_none_are_told(env: Env) -> None:
     assert not place.path.exists()
 
 
+@pytest.mark.skipif(os.getuid() == 0, reason="root may open any directory")
+def test_a_state_directory_that_can_t_be_opened_is_told(env: Env) -> None:
+    directory = Path(env["HOME"]) / ".local" / "state" / "recalld"
+    directory.mkdir(parents=True, mode=0o000)
+    with pytest.raises(FileFault, match="chmod 700"):
+        install(user_place("codex", env), Way(), env)
+
+
 def test_a_change_by_somebody_else_meanwhile_is_kept(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claude Code writes its settings too: what it wrote between our reading and our writing must not be lost."""
     place = user_place("claude-code", env)

@@ -388,9 +388,15 @@ def test_a_taken_port_is_tried_again_and_a_bad_file_told() -> None:
             await until(lambda: figures.refused)
             assert f"127.0.0.1:{hook.port}" in figures.last_problem
         await until(lambda: keeper.state == "serving")
+        restarts = keeper.restarts
         http_hook_file(environ).chmod(0o644)
         await until(lambda: "chmod 600" in figures.last_problem)
         await until(lambda: keeper.state == "waiting")
+        figures.last_problem = ""
+        http_hook_file(environ).write_text(f"99999\n{hook.token}\n")
+        http_hook_file(environ).chmod(0o600)
+        await until(lambda: "99999 is no port" in figures.last_problem)
+        assert (keeper.state, keeper.restarts) == ("waiting", restarts)
 
     keeping(body)
 

@@ -133,8 +133,12 @@ def head_of(raw: msgspec.Raw, limit: int = HEAD) -> str:
     """
     view = memoryview(raw)
     if len(view) <= RAW_READ:
-        value: Any = msgspec.json.decode(raw) if view else None
-        return "" if value is None else as_text(value, limit)
+        try:
+            value: Any = msgspec.json.decode(raw) if view else None
+        except (msgspec.DecodeError, RecursionError):  # it was only skipped until now: a byte or a number is bad in it
+            pass
+        else:
+            return "" if value is None else as_text(value, limit)
     text = bytes(view[: 4 * limit]).decode("utf-8", "ignore")
     if not text.startswith('"'):
         return clip(text, limit)

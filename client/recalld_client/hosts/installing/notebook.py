@@ -55,7 +55,10 @@ def alone(env: Mapping[str, str], *, make: bool) -> Iterator[None]:
     if not directory.is_dir():
         yield
         return
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FileFault(f"{directory} can't be opened: {error.strerror}: `chmod 700` it, as its owner") from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
