@@ -48,7 +48,7 @@ def told(script: Recalls) -> list[str]:
     return [one.text for one in script.all_of(Turn, 1)]
 
 
-@pytest.mark.parametrize("page", ["docs", "readme"])
+@pytest.mark.parametrize("page", PAGES)
 def test_langchain(page: str, script: Recalls) -> None:
     pytest.importorskip("langchain", reason="langchain is not installed")
     from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
@@ -77,7 +77,8 @@ def on_a_loop(run: Callable[[], None]) -> None:
         loop.close()
 
 
-def test_openai_agents(script: Recalls) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_openai_agents(page: str, script: Recalls) -> None:
     pytest.importorskip("agents", reason="openai-agents is not installed")
     from agents import Model, ModelResponse, Usage, set_tracing_disabled
     from openai.types.responses import ResponseOutputMessage, ResponseOutputText
@@ -95,12 +96,13 @@ def test_openai_agents(script: Recalls) -> None:
         def stream_response(self, *args: Any, **kwargs: Any) -> Any:
             raise NotImplementedError
 
-    on_a_loop(lambda: exec(example("docs", "openai-agents"), {"model": Scripted(), "tools": []}))
+    on_a_loop(lambda: exec(example(page, "openai-agents"), {"model": Scripted(), "tools": []}))
     assert seen == [("user", PROMPT), ("developer", line_of("of-turn"))]
     assert told(script) == [PROMPT]
 
 
-def test_pydantic_ai(script: Recalls) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_pydantic_ai(page: str, script: Recalls) -> None:
     pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.models.function import FunctionModel
@@ -111,12 +113,13 @@ def test_pydantic_ai(script: Recalls) -> None:
         seen.extend(part.content for message in messages for part in message.parts)
         return ModelResponse(parts=[TextPart("done")])
 
-    on_a_loop(lambda: exec(example("docs", "pydantic-ai"), {"model": FunctionModel(respond), "tools": []}))
+    on_a_loop(lambda: exec(example(page, "pydantic-ai"), {"model": FunctionModel(respond), "tools": []}))
     assert seen == [PROMPT, line_of("of-turn")]
     assert told(script) == [PROMPT]
 
 
-def test_claude_agent_sdk(script: Recalls, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_claude_agent_sdk(page: str, script: Recalls, tmp_path: Path) -> None:
     pytest.importorskip("claude_agent_sdk", reason="claude-agent-sdk (385 MB) is not installed")
     from mock_models import MockModel, Say, Script
 
@@ -125,7 +128,7 @@ def test_claude_agent_sdk(script: Recalls, tmp_path: Path) -> None:
         env = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "none", "HOME": str(tmp_path)}
         env |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
         namespace["settings"] = {"cwd": tmp_path, "env": env, "setting_sources": []}
-        exec(example("docs", "claude-agent-sdk"), namespace)
+        exec(example(page, "claude-agent-sdk"), namespace)
         asyncio.run(namespace["main"]())
         asked = model.of(PROMPT)
     assert "words of of-turn" in asked[0].text
