@@ -349,7 +349,7 @@ def _add_config(commands: Any) -> None:
         commands,
         "config",
         "Print the configuration in force as a commented TOML file, every key with its default and unit.",
-        "example:\n  recalld config > ~/.config/recalld/config.toml",
+        "example:\n  recalld config > config.new.toml    (never onto the file in force: the shell empties it first)",
         _print_config,
     )
     _add_config_flag(parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -265,6 +266,7 @@ def test_settings_that_do_not_parse_are_told(doctor: House) -> None:
     settings.parent.mkdir()
     settings.write_text("{,}")
     assert run("doctor", "gemini") == 1
+    assert f"{settings}: line 1" in run.wrong[0]
     assert "mend that file" in run.wrong[0]
     assert run("install", "gemini") == 1
     assert "line 1" in run.err
@@ -307,10 +309,19 @@ def test_the_list_of_hosts(doctor: House) -> None:
     assert "installed in" in run.out
 
 
+def test_no_project_is_made_for_a_directory_that_is_not_there(doctor: House) -> None:
+    run, _, _ = doctor
+    shutil.rmtree(run.home / "project", ignore_errors=True)
+    assert run("install", "codex", "--scope", "project") == 1
+    assert "there is no such directory" in run.err
+    assert not (run.home / "project").exists()
+
+
 def test_a_dry_run_shows_the_diff_without_the_token(doctor: House) -> None:
     run, _, _ = doctor
     assert run("install", "claude-code", "--dry-run") == 0
     assert '+              "Authorization": "Bearer ***",' in run.out
+    assert "port and token are chosen when it is installed" in run.err
     assert not (run.home / ".claude").exists()
     run("install", "claude-code")
     token = (run.runtime / "http-hook").read_text().split()[1]

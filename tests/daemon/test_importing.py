@@ -286,6 +286,13 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert not (tmp_path / "home").exists()
 
 
+def test_a_kind_that_fits_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else a note that is read already would be read as something else, of which nothing is left."""
+    (tmp_path / "a.md").write_text("# A\n\nThe heron is here.\n")
+    assert run("--kind", "chatgpt", "--dry-run", tmp_path / "a.md", home=tmp_path / "home") == 1
+    assert "nothing in it can be read as chatgpt" in capsys.readouterr().err
+
+
 def test_an_archive_with_nothing_to_read_leaves_no_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive, home = tmp_path / "export.zip", tmp_path / "home"
     with zipfile.ZipFile(archive, "w") as file:

@@ -129,7 +129,7 @@ def _host(
     host, path = stand.place.host, stand.place.path
     again = f"recallctl install {host}{' --scope project' if stand.place.scope == 'project' else ''}"
     if stand.state == "unreadable":
-        yield wrong(host, stand.problem, "mend that file: the host can't read it either")
+        yield wrong(host, f"{path}: {stand.problem}", "mend that file: the host can't read it either")
         return
     if stand.state == "stale":
         yield wrong(host, f"{path}: {stand.problem}", again)

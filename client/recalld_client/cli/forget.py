@@ -52,7 +52,9 @@ def _agreed(path: str, screen: Screen) -> bool:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a memory (memory:17), or what was imported: as search shows it")
+    parser.add_argument(
+        "path", metavar="PATH", help="a memory (memory:17), or a path, as `recalld import --list` or search shows it"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask back (asked is only on a terminal)")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from recalld_client.hosts.checking.machine import linger
 from recalld_client.hosts.installing.entries import Version, Way
 from recalld_client.hosts.installing.files import FileFault
-from recalld_client.hosts.installing.install import Outcome, at_version, http_hook, install, uninstall
+from recalld_client.hosts.installing.install import NEW_HTTP, Outcome, at_version, http_hook, install, uninstall
 from recalld_client.hosts.installing.places import HOSTS, PROGRAMS, NoHome, place_of, program_of
 from recalld_client.hosts.installing.probes import claude_version, git_would_commit
 from recalld_client.hosts.installing.standing import standing
@@ -49,6 +49,8 @@ def run_install(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> 
     env, project = environment(options), project_of(options)
     if options.host is None:
         return _list(options, screen, env, project)
+    if options.scope == "project" and not project.is_dir():
+        raise Fault(f"{project}: there is no such directory: name the project's with --cwd")
     try:
         place = place_of(options.host, options.scope, env, project)
         way = _way(options, env)
@@ -56,6 +58,8 @@ def run_install(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> 
     except (FileFault, NoHome, ProtocolError) as error:
         raise Fault(str(error)) from None
     notes = [*outcome.notes]
+    if way.http == NEW_HTTP:
+        notes.append("port and token are chosen when it is installed")
     if outcome.action != "unchanged":
         notes += _to_do(outcome, way, env)
     if not options.dry_run:

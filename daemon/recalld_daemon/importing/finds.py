@@ -69,6 +69,8 @@ def find(path: str, kind: str, progress: Progress) -> Find:
 def _file(path: str, kind: str, progress: Progress) -> Find:
     found = Find(path, True)
     _survey(found, path, kind, progress)
+    if kind and not (found.passages or found.tally.messages):
+        raise Refused("failed", f"{path}: nothing in it can be read as {kind}: leave --kind out")
     return found
 
 

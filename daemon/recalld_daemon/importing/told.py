@@ -46,7 +46,7 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
     elif outcome.known:
         yield "  already known, and followed"
     else:
-        yield "  from now on followed: what changes there is read again (`recallctl forget PATH` ends it)"
+        yield f"  from now on followed: what changes there is read again (`recallctl forget {outcome.path}` ends it)"
     if outcome.kept is not None:
         kept = outcome.kept
         new = f"{kept.newer:,} of them new" if kept.newer else "nothing new"

@@ -172,8 +172,8 @@ def _accident(candidate: Candidate, wanted: Wanted, text: str, stage: str) -> st
     cosine = candidate.signals["cosine"]
     if cosine >= NEAR_COSINE:
         return f"passed: near in meaning ({cosine:.2f})"
-    what = named or ", ".join(sorted(both)) or "nothing"
-    return f"stopped: shares only {what[:80]}, cosine {cosine:.2f} < {NEAR_COSINE}"
+    what = named or ", ".join(sorted(both))
+    return f"stopped: shares {f'only {what[:80]}' if what else 'nothing'}, cosine {cosine:.2f} < {NEAR_COSINE}"
 
 
 def _likely(probability: float, threshold: float) -> str:
