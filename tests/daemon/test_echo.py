@@ -132,6 +132,7 @@ def test_p013_no_passage_of_any_kind_of_source_holds_an_injection(
         "recalled: “… the harbour pump\nneeds two keys …” – notes/pump.md:15-60",
         'recalled: "… the harbour pump needs two ke',
         'recalled: "... the harbour pump needs two keys ..." - notes/pump.md:15-60 (2026-03-02)',
+        LINE.capitalize(),
         "recalled: &quot;… the harbour pump needs two keys …&quot; — notes/pump.md:15-60",
         f"> {LINE}\n> {LINE}",
         BLOCK,

@@ -28,7 +28,7 @@ _BLOBS = re.compile(
 _QUOTE = r"""(?:\\*["“”]|&quot;|&\#34;)"""  # as it is written, escaped in JSON that was pasted, or made pretty
 _DOTS = r"(?:…|\.\.\.|\\+u2026)"
 _RENDERED = re.compile(
-    rf"""recalled:\s{{1,3}}{_QUOTE}{_DOTS}
+    rf"""[Rr]ecalled:\s{{1,3}}{_QUOTE}{_DOTS}
         (?:(?:(?!\n[ \t>]*\n)[^"“”]){{0,2000}}?{_DOTS}{_QUOTE}\s{{0,3}}(?:[—–-]{{1,2}}|\\+u2014)\s{{0,3}}
             [^\n]{{1,4200}}?:\d{{1,15}}-\d{{1,15}}(?![\w/])(?:\s\(\d{{4}}-\d\d-\d\d\))?  # all of a rendered line
           | [^\n]*)                                                                         # or what is left of one""",
