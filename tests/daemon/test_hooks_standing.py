@@ -19,7 +19,7 @@ from recalld_daemon.events import EventFeed
 from recalld_daemon.hooks import front_keeper
 from recalld_daemon.hooks.figures import Figures
 from recalld_daemon.hooks.front_keeper import FrontKeeper, is_front
-from recalld_protocol.hook_http import HttpHook, make_http_hook
+from recalld_protocol.hook_http import HttpHook, http_hook_file, make_http_hook
 
 PATIENCE_SECONDS = 30.0  # bounds what would otherwise hang; no test measures time
 
@@ -69,6 +69,20 @@ def test_before_anything_is_installed_it_waits_and_says_for_what(tmp_path: Path)
         assert b"recallctl install claude-code" in first_line(process, "stderr")
         make_http_hook({"RECALLD_RUNTIME_DIR": str(tmp_path)})
         assert first_line(process) == b"listening\n"
+
+
+@pytest.mark.parametrize("chosen_anew", [True, False])
+def test_it_ends_when_its_port_is_not_asked_for_any_more(tmp_path: Path, chosen_anew: bool) -> None:
+    """Uninstalled, and perhaps installed again: its service starts it anew, and it serves the new port."""
+    environ = {"RECALLD_RUNTIME_DIR": str(tmp_path)}
+    make_http_hook(environ)
+    with standing(tmp_path) as process:
+        assert first_line(process) == b"listening\n"
+        http_hook_file(environ).unlink()
+        if chosen_anew:
+            make_http_hook(environ)
+        assert b"another port or token, or is gone" in first_line(process)
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_what_is_no_front_is_not_taken_for_one(tmp_path: Path) -> None:

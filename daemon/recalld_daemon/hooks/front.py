@@ -8,8 +8,9 @@ killed. How it is run: `front_keeper`.
 Who may speak: whoever bears the token and is no web page (`http_request`), and, where the kernel tells, a process of
 this user's (`peer_uid`).
 
-Standard input: one line `PORT TOKEN SOCKET-PATH`, then nothing until its end. Standard output: `listening`, or `busy
-WHY`; then `refused CODE WHY` and `late WHY`, each once until all is well again.
+Standard input: one line `PORT TOKEN SOCKET-PATH`, then nothing until its end. Argument: the file with port and token,
+for one that stands by itself: it ends when that names others, or is gone, and its service starts it anew. Standard
+output: `listening`, or `busy WHY`; then `refused CODE WHY` and `late WHY`, each once until all is well again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ ANSWER_LIMIT = 64 * 1024  # bytes; three lines have under 4 KB
 MAX_CONNECTIONS = 64  # each is a thread; a host keeps a few open
 BODY_SECONDS = 2.0  # for a request that has begun
 CHUNK = 65_536
+LOOK_SECONDS = 2.0  # between two looks at the file with port and token
 
 
 class TooLate(OSError):
@@ -212,10 +214,27 @@ def _end_with_the_daemon() -> None:
     os._exit(0)
 
 
+def _end_with_the_file(file: str, port: str, token: str) -> None:
+    while _words_in(file) == [port, token]:
+        time.sleep(LOOK_SECONDS)
+    tell(1, f"ends: {file} names another port or token, or is gone")
+    os._exit(0)
+
+
+def _words_in(file: str) -> list[str]:
+    try:
+        with open(file, encoding="utf-8", errors="replace") as text:
+            return text.read(CHUNK).split()
+    except OSError:
+        return []
+
+
 def main() -> None:
     """Exit code 3: the port is taken."""
     port, token, path = sys.stdin.buffer.readline().decode().rstrip("\n").split(" ", 2)
     threading.Thread(target=_end_with_the_daemon, daemon=True).start()
+    for file in sys.argv[1:]:
+        threading.Thread(target=_end_with_the_file, args=(file, port, token), daemon=True).start()
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -5,7 +5,8 @@ it, so one that stands by itself keeps a stopped, restarted or failed daemon out
 finds it at the port uses it.
 
 This process becomes the front: nothing of recalld stays in memory beside it. The front ends with its standard input, so
-that is a pipe whose other end it holds itself.
+that is a pipe whose other end it holds itself; and when `recallctl install` has chosen another port: its service starts
+it anew.
 """
 
 from __future__ import annotations
@@ -47,5 +48,5 @@ def become_front(hook: HttpHook, path: str, environ: Mapping[str, str]) -> None:
     os.close(reading)
     os.set_inheritable(writing, True)
     os.chdir("/")
-    command = front_command()
+    command = [*front_command(), str(http_hook_file(environ))]
     os.execve(command[0], command, {"LANG": environ.get("LANG", "C")})
