@@ -304,6 +304,19 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_beside_it(
     assert place.path.read_bytes() == b'{"a": 1}'
 
 
+@pytest.mark.parametrize("installing", [True, False])
+def test_what_one_that_was_killed_left_beside_goes_with_the_next(installing: bool, env: Env) -> None:
+    place = user_place("claude-code", env)
+    put(place, b"{}")
+    left = place.path.parent / ".settings.json.k1ll3d.recalld"
+    left.write_text("half of it, with the token")
+    if installing:
+        install(place, Way(), env)
+    else:
+        uninstall(place, env)
+    assert [path.name for path in place.path.parent.iterdir()] == ["settings.json"]
+
+
 # ---------------------------------------------------------------- the plugin
 
 

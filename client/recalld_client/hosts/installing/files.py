@@ -7,6 +7,7 @@ the cause and the remedy.
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 import tempfile
@@ -15,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+BESIDE = ".recalld"  # how the names of files end that are to take another one's place
 SIZE_LIMIT = 16 * 1024 * 1024  # bytes; settings have some thousands
 
 
@@ -61,6 +63,7 @@ def replace(found: Found, data: bytes, mode: int | None = None) -> tuple[Path, .
     not as it was found.
     """
     made = make_directories(found.path.parent)
+    sweep(found.path)
     try:
         beside = _written_beside(found, data, mode)
         try:
@@ -83,6 +86,7 @@ def replace(found: Found, data: bytes, mode: int | None = None) -> tuple[Path, .
 def remove(found: Found) -> None:
     """Raises FileFault; Changed if the file is not as it was found."""
     unchanged(found)
+    sweep(found.path)
     try:
         found.path.unlink()
         _sync(found.path.parent)
@@ -123,6 +127,13 @@ def remove_directories(made: Sequence[Path]) -> None:
             return
 
 
+def sweep(path: Path) -> None:
+    """What one of us that was killed left beside it, maybe with the token in it; only one of us writes at a time."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{BESIDE}"):
+        with suppress(OSError):
+            left.unlink()
+
+
 def owner_of(path: Path) -> tuple[Path, int]:
     """The nearest place on the way to `path` that exists, and whose it is (uid)."""
     place = Path(os.path.abspath(path))
@@ -133,7 +144,7 @@ def owner_of(path: Path) -> tuple[Path, int]:
 
 def _written_beside(found: Found, data: bytes, mode: int | None) -> Path:
     """A new file in the same directory, on disk as a whole."""
-    handle, name = tempfile.mkstemp(prefix=f".{found.path.name}.", suffix=".recalld", dir=found.path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{found.path.name}.", suffix=BESIDE, dir=found.path.parent)
     beside = Path(name)
     try:
         with open(handle, "wb") as file:

@@ -139,6 +139,7 @@ def _uninstall_entries(place: Place, form: Form, notebook: Notebook, dry_run: bo
         gone = found.data is not None and bare != text and ours and is_bare(bare, form)
     if bare == text:
         if not dry_run:
+            files.sweep(found.path)
             notebook.write(found.path, None)
         return Outcome(place, "absent", _shown(found), _shown(found))
     mode = note.mode if note is not None and note.mode is not None and found.mode == PRIVATE else None
