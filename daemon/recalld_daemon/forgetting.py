@@ -60,6 +60,7 @@ class Target:
     sources: tuple[Source, ...]
     names: tuple[str, ...]
     imported: bool = False
+    stays: str = ""  # why some of it is not forgotten: another root reads it
 
     @property
     def known(self) -> bool:
@@ -90,6 +91,8 @@ class Forgetting:
         try:
             async with self._rows:
                 target = await trio.to_thread.run_sync(self._target, wish.path)
+                if target.imported:
+                    target = await self._unfollow(target)
                 gone = await (self._forget(target) if target.known else self._forget_log(target))
                 self._asked += 1
         except Refused as error:
@@ -98,6 +101,8 @@ class Forgetting:
         ms = round((time.monotonic() - began) * 1000)
         self.feed.emit("memory.forgotten", wish.session, path=wish.path, passages=gone, ms=ms)
         log.info("forgotten: %d passages, in %d ms", gone, ms)
+        if target.stays:
+            return wire.Problem(code="failed", text=target.stays[:1024], of="forget")
         return wire.Forgotten(path=wish.path, passages=gone)
 
     async def serve(self) -> None:
@@ -132,7 +137,7 @@ class Forgetting:
             raise Refused("failed", _watched(full, full))
         for source in [] if imported else known or reader.sources_shown_as(path):
             if holder := self._holder(source):
-                raise Refused("failed", _watched(source.path, holder))
+                raise Refused("failed", self._why_not(source.path, holder))
         names = dict.fromkeys([path, full, *(source.shown_path for source in known)])
         return Target(full, tuple(known), tuple(names), imported)
 
@@ -141,13 +146,25 @@ class Forgetting:
         ingest = self.memory.ingest
         return held_by(ingest.roots, source.path, True, "") if ingest is not None else ""
 
+    def _why_not(self, path: str, holder: str) -> str:
+        """`holder`: the root that reads it."""
+        if holder in self.configured or holder not in {one.path for one in self.memory.reader.followed()}:
+            return _watched(path, holder)
+        if path == holder:
+            return f"{path} was imported: forget it by that path"
+        return (
+            f"{path} is watched (below {holder}, which was imported) and would be read again: delete it and ask again, "
+            f"or forget all of {holder}"
+        )
+
     async def _unfollow(self, target: Target) -> Target:
         """Nothing more is read of it; what of it another root reads stays. Raises Refused, StoreError."""
         await self._note(target)
         await self.followed.unfollow(target.path)
         found = await trio.to_thread.run_sync(self._target_of, target.path)
-        free = tuple(source for source in found.sources if not self._holder(source))
-        left = dataclasses.replace(found, sources=free)
+        held = [(source, self._holder(source)) for source in found.sources]
+        stays = next((self._why_not(source.path, holder) for source, holder in held if holder), "")
+        left = dataclasses.replace(found, sources=tuple(source for source, holder in held if not holder), stays=stays)
         await self._note(left)
         return left
 
@@ -163,8 +180,6 @@ class Forgetting:
 
     async def _forget(self, target: Target) -> int:
         """Returns how many passages are gone. Raises Refused, StoreError."""
-        if target.imported:
-            target = await self._unfollow(target)
         ids = await trio.to_thread.run_sync(self._passages, target)
         await self.learner.unlearn(ids)
         told, gone = NOTHING_TOLD, 0
@@ -184,7 +199,10 @@ class Forgetting:
         told = await self.journal.promised(lambda writer: writer.forget_log([], target.names, without, said))
         owed = await self._turn(self.memory.writer.purge_owed)
         if not (told.impressions or told.explanations or target.path in owed):
-            text = f"nothing is known of {target.path!r}: `recallctl search` shows the paths of what is"
+            text = (
+                f"nothing is known of {target.path!r}: `recalld import --list` shows the paths that were imported, "
+                "`recallctl search` what is remembered"
+            )
             raise Refused("not_found", text)
         await self._unsaid(target, told)
         return 0

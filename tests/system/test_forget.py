@@ -137,6 +137,23 @@ def test_what_was_offered_and_not_yet_shown_is_withdrawn(daemon: PrivateDaemon) 
     assert holding(daemon.home, SECRET) == {}
 
 
+def test_what_another_root_reads_too_is_not_said_to_be_gone(daemon: PrivateDaemon, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    note = outer / "a.md"
+    note.write_text(f"# a\n\n{TEXT}\n")
+    for path in (note, outer):
+        assert isinstance(ask(daemon, Follow(path=str(path))), Following)
+    embedded(daemon)
+    for _ in range(2):
+        refused = ask(daemon, Forget(path=str(note)))
+        assert isinstance(refused, Problem)
+        assert f"{note} is watched (below {outer}, which was imported)" in refused.text
+        assert found(daemon)
+    assert isinstance(ask(daemon, Forget(path=str(outer))), Forgotten)
+    assert not found(daemon)
+
+
 def test_an_imported_directory_is_followed_no_more_and_forgotten(daemon: PrivateDaemon, tmp_path: Path) -> None:
     imported = tmp_path / "imported"
     (imported / "deep").mkdir(parents=True)
