@@ -125,6 +125,34 @@ def test_a_recall_that_found_it_before_offers_and_logs_nothing_of_it(tmp_path: P
     forgetting(tmp_path, body)
 
 
+def test_a_recall_that_judged_it_before_its_rows_went_offers_nothing_of_it_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds was read before; the rows tell it nothing any more."""
+    guarded: list[set[int]] = []
+
+    async def body(house: DeskHouse, room: Forgetting) -> None:
+        take, ids = Forgetting._take, set(house.reader.passage_ids(MEMORY))
+
+        def seen(self: Forgetting, *arguments: Any) -> Any:
+            guarded.append(set(house.desk.recalls.forgotten))
+            return take(self, *arguments)
+
+        monkeypatch.setattr(Forgetting, "_take", seen)
+        house.hello()
+        house.recaller.deeper = trio.Event()
+        call(house, "c1", "open the ledger beside the pump")
+        await trio.testing.wait_all_tasks_blocked()
+        with house.desk.recalls.forgetting(ids):
+            house.recaller.deeper.set()
+        await house.settled()
+        assert {snippet.path for inject in house.take(wire.Inject)[1:] for snippet in inject.snippets} == {OTHER}
+        await ask(house, wire.Forget(path=MEMORY))
+        assert guarded == [ids]
+
+    forgetting(tmp_path, body)
+
+
 async def keep(found: list[wire.FromDaemon], answer: Awaitable[wire.FromDaemon]) -> None:
     found.append(await answer)
 
