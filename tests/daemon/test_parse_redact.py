@@ -56,6 +56,23 @@ def test_p016_secrets_are_masked(text: str, secret: str) -> None:
     assert masked == text.replace(secret, MASK * len(secret))
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(("text", "secret"), [*SECRETS, ("""curl -d '{"password":"hunter2xyzQ"}' x""", "hunter2xyzQ")])
+def test_p016_secrets_are_masked_in_a_call_s_arguments_too(text: str, secret: str, depth: int) -> None:
+    """A command's quotes are escaped there, and once more in a log of it."""
+    written, masked = text, text.replace(secret, MASK * len(secret))
+    for _ in range(depth):
+        written, masked = (json.dumps({"command": one}, ensure_ascii=False) for one in (written, masked))
+    if secret != PEM:  # its line ends are written in two letters, and masked as two
+        assert redact(written) == masked
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_p016_what_is_no_secret_is_not_harmed_in_arguments_either(text: str) -> None:
+    written = json.dumps({"command": text})
+    assert redact(written) == written
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_p016_what_is_no_secret_is_not_harmed(text: str) -> None:
     assert redact(text) == text

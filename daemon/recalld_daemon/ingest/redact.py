@@ -43,7 +43,8 @@ _URL_PASSWORD = re.compile(r"://[^\s/:@'\"]{0,80}:(?P<s>[^\s/@'\"]{1,200})@")
 _ASSIGNMENT = re.compile(
     r"""(?P<name>secret|token|passw(?:or)?d|passphrase|pwd|api[_\ -]?key|access[_\ -]?key|private[_\ -]?key|credential
         |auth[_-]?key|encryption[_-]?key)[A-Za-z0-9_.-]{0,20}
-        (?:["']?\s{0,3}(?:=>|:=|=|:)\s{0,3}|\s{1,3}(?:is|was)\s{1,3})(?P<q>["'`]?)(?P<s>[^\s"'`,;)}\]]{6,400})""",
+        (?:(?:\\{0,3}["'])?\s{0,3}(?:=>|:=|=|:)\s{0,3}|\s{1,3}(?:is|was)\s{1,3})
+        (?P<q>(?:\\{0,3}["'`])?)(?P<s>(?:(?!\\{1,3}["'`])[^\s"'`,;)}\]]){6,400})  # \" in JSON""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CODE_REFERENCE = re.compile(
