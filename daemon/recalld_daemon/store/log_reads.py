@@ -36,6 +36,8 @@ class InVain:
     passage: int
     sessions: int
     bad: int
+
+
 _DELIVERED = """SELECT DISTINCT passage FROM impressions WHERE session = ? AND outcome IN ('won', 'slipped')
     AND shown_at > coalesce((SELECT compacted_at FROM sessions WHERE id = ?), 0)"""
 
