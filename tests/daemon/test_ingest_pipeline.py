@@ -230,6 +230,18 @@ def test_a_root_that_is_missing_is_waited_for(tmp_path: Path) -> None:
     run(tmp_path / "db", root, test=test)
 
 
+def test_a_host_that_is_not_installed_is_waited_for_without_a_word(tmp_path: Path) -> None:
+    root = tmp_path / ".gemini" / "tmp"
+
+    async def test(house: House) -> None:
+        root.mkdir(parents=True)
+        (root / "new.md").write_text("The late ruff arrives with a fanfare.\n")
+        await house.until_found("ruff", root / "new.md")
+        assert not house.reports.of("ingest.warning")
+
+    run(tmp_path / "db", Root(root, transcripts=True), test=test)
+
+
 def test_p026_a_transcripts_last_line_is_taken_when_it_is_whole(tmp_path: Path) -> None:
     root = tmp_path / "projects"
     file = root / "-p-a" / "s.jsonl"

@@ -176,7 +176,7 @@ class Ingest:
         if self._roots.by_key.get(watched.tree.key) is not watched:
             return
         with trio.CancelScope() as self._following[watched.tree.key]:
-            await follow(watched.tree, self._send, warn=self._warn)
+            await follow(watched.tree, self._send, warn=self._warn, expected=not watched.root.transcripts)
 
     async def settled(self) -> None:
         """Returns when every root that is there was looked through, every file read and every passage embedded."""

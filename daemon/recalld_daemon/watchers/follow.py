@@ -72,11 +72,15 @@ async def follow(
     changes: trio.MemorySendChannel[Changed | Rescan],
     *,
     warn: Callable[[str], None],
+    expected: bool = True,
     open_watch: OpenWatch = open_watch,
     wait_seconds: float = WAIT_SECONDS,
     rescan_seconds: float = RESCAN_SECONDS,
 ) -> None:
-    """Send what changes below the root until cancelled; first of all a Rescan, once it is watched."""
+    """Send what changes below the root until cancelled; first of all a Rescan, once it is watched.
+
+    A root that is not there is waited for, with a warning where it was `expected`.
+    """
     follower = _Follower(tree, changes, warn, open_watch, rescan_seconds)
     waiting = False
     while True:
@@ -85,7 +89,8 @@ async def follow(
             await follower.run()
         elif not waiting:
             waiting = True
-            warn(f"{tree.root}: not there: waiting for it")
+            if expected:
+                warn(f"{tree.root}: not there: waiting for it")
         await trio.sleep(wait_seconds)
 
 
