@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import trio
@@ -30,6 +31,7 @@ from recalld_daemon.book import LiveSession, SessionBook
 from recalld_daemon.desk import Desk
 from recalld_daemon.events import EventFeed
 from recalld_daemon.followed_paths import FollowedPaths, Refused, held_by
+from recalld_daemon.importing.copies import place_of
 from recalld_daemon.journal import Journal
 from recalld_daemon.learner import Learner
 from recalld_daemon.memory import Memory
@@ -138,8 +140,16 @@ class Forgetting:
         for source in [] if imported else known or reader.sources_shown_as(path):
             if holder := self._holder(source):
                 raise Refused("failed", self._why_not(source.path, holder))
+        if not (known or imported) and (copy := self._copy_of(full)):
+            raise Refused("failed", f"{full}: recalld keeps a copy of it, which is forgotten by its own path: {copy}")
         names = dict.fromkeys([path, full, *(source.shown_path for source in known)])
         return Target(full, tuple(known), tuple(names), imported)
+
+    def _copy_of(self, path: str) -> str:
+        """Where a copy of what was imported from this path is followed; "" for none."""
+        copies = self.followed.copies
+        place = place_of(copies, path) if copies is not None else None
+        return next((one.path for one in self.memory.reader.followed() if Path(one.path).parent == place), "")
 
     def _holder(self, source: Source) -> str:
         """The root that reads it; "" if none does."""

@@ -22,7 +22,7 @@ from recalld_daemon.demo.private import PrivateDaemon, wait_until_indexed
 from recalld_daemon.paths import home_under
 from recalld_daemon.store.reader import open_reader
 from recalld_daemon.store.writer import open_writer
-from recalld_protocol.messages import Hits, Search
+from recalld_protocol.messages import Forget, Forgotten, Hits, Problem, Search
 from running import PATIENCE_SECONDS, running, settle
 
 pytestmark = pytest.mark.models
@@ -224,3 +224,8 @@ def test_a_copy_lets_the_download_be_deleted(tmp_path: Path, model_cache: Path) 
         assert "heron" in found(daemon, "who is asked before a rollback")[0]
         assert "avocet" in found(daemon, "where does the avocet nest")[0]
         assert not any("cuckoo" in text for text in found(daemon, "cuckoo"))
+        for row, original in zip(rows, (download, archive), strict=True):
+            told = daemon.link.request(Forget(path=str(original)), PATIENCE_SECONDS)
+            assert isinstance(told, Problem)
+            assert (told.code, row["copy"] in told.text) == ("failed", True)  # not: nothing is known of it
+            assert isinstance(daemon.link.request(Forget(path=row["copy"]), PATIENCE_SECONDS), Forgotten)
