@@ -18,8 +18,8 @@ from eval_pools import DataMissing, Judged, lines, moment, realtalk
 from pool_types import Ask, Pool, Row, user
 
 from recalld_daemon.ingest.documents import Dates, parse_document
+from recalld_daemon.ingest.formats.records import LEAST_WORDS
 from recalld_daemon.ingest.passages import Stretch, passages
-from recalld_daemon.ingest.records import LEAST_WORDS
 from recalld_daemon.worker_wire import ParsedPassage
 
 FORGED = 4  # words: a commit subject with fewer says too little to be found by

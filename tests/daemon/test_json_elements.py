@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recalld_daemon.ingest import json_elements
-from recalld_daemon.ingest.json_elements import Element, Elements, Structure, element_keys
-from recalld_daemon.ingest.json_literals import pieces, sound
+from recalld_daemon.ingest.formats import json_elements
+from recalld_daemon.ingest.formats.json_elements import Element, Elements, Structure, element_keys
+from recalld_daemon.ingest.formats.json_literals import pieces, sound
 from recalld_daemon.ingest.offsets import plain_text
 from recalld_daemon.worker_wire import FileProblem
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from export_samples import PEAK, chat, message, write_array
 from ingest_parsing import Outcome, parse
-from recalld_daemon.ingest import claude_ai
+from recalld_daemon.ingest.formats import claude_ai
 from recalld_daemon.ingest.parse import kind_of
 from recalld_daemon.ingest.survey import survey
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ingest_parsing import Outcome, parse
-from recalld_daemon.ingest.gemini_chats import MOST
+from recalld_daemon.ingest.formats.gemini_chats import MOST
 from recalld_daemon.ingest.parse import kind_of
 from transcripts import GEMINI, MOMENT, PROJECT, Record, gemini_record
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest_parsing import Outcome, parse
-from recalld_daemon.ingest import letta
+from recalld_daemon.ingest.formats import letta
 from recalld_daemon.ingest.parse import kind_of
 from recalld_daemon.ingest.survey import survey
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from export_samples import PEAK
 from ingest_parsing import Outcome, parse
+from recalld_daemon.ingest.formats.whatsapp_lines import is_placeholder, read_header
 from recalld_daemon.ingest.parse import kind_of
 from recalld_daemon.ingest.survey import survey
-from recalld_daemon.ingest.whatsapp_lines import is_placeholder, read_header
 
 MEMORY_KB = 32 * 1024
 

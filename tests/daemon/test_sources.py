@@ -10,7 +10,7 @@ import trio
 
 from ingest_fakes import open_house
 from recalld_daemon.config import Config
-from recalld_daemon.ingest.kinds import KINDS
+from recalld_daemon.ingest.formats.kinds import KINDS
 from recalld_daemon.sources import host_roots, roots_of
 from transcripts import CLAUDE_CODE, CODEX, COPILOT, GEMINI, PROJECT, Format
 

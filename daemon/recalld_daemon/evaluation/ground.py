@@ -24,7 +24,7 @@ from recalld_daemon.evaluation.questions import Asked, Question
 from recalld_daemon.evaluation.useful import Before
 from recalld_daemon.index import Catalogue, Extracts
 from recalld_daemon.index.matrix import MatrixIndex, open_matrix
-from recalld_daemon.ingest.kinds import names_project
+from recalld_daemon.ingest.formats.kinds import names_project
 from recalld_daemon.learned import PLAIN, Learned, read_learned
 from recalld_daemon.paths import Home
 from recalld_daemon.ranking.features import features_of

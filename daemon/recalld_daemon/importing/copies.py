@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from recalld_daemon.followed_paths import Refused
-from recalld_daemon.ingest import kinds
+from recalld_daemon.ingest.formats import kinds
 from recalld_daemon.ingest.parse import DOCUMENTS
 
 AT_ONCE = 1024 * 1024  # bytes

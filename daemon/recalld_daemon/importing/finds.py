@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from recalld_daemon.followed_paths import Refused, readable
-from recalld_daemon.ingest import kinds, layouts
+from recalld_daemon.ingest import layouts
+from recalld_daemon.ingest.formats import kinds
+from recalld_daemon.ingest.formats.tally import Tally
 from recalld_daemon.ingest.parse import kind_below, kind_of
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.ingest.roots import Roots
 from recalld_daemon.ingest.survey import label_of, survey
-from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.store import opencode
 from recalld_daemon.watchers.tree import FileStat, Unreadable
 

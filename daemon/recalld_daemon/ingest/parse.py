@@ -13,13 +13,14 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from recalld_daemon.extract.passages import extracted
-from recalld_daemon.ingest import kinds, layouts
+from recalld_daemon.ingest import layouts
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
+from recalld_daemon.ingest.formats import kinds
+from recalld_daemon.ingest.formats.claude_code import Progress
+from recalld_daemon.ingest.formats.opencode_sessions import parse_session
 from recalld_daemon.ingest.frontmatter import moment_of_name
-from recalld_daemon.ingest.opencode_sessions import parse_session
 from recalld_daemon.ingest.ports import Root
-from recalld_daemon.ingest.transcript import Progress
 from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, Parsed, ParsedPassage
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from recalld_daemon.ingest import layouts
-from recalld_daemon.ingest.kinds import names_project
+from recalld_daemon.ingest.formats.kinds import names_project
 from recalld_daemon.ingest.ports import Root
 from recalld_daemon.recall.types import GLOBAL_SCOPE
 from recalld_daemon.scopes import in_work_tree, project_of

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import trio
 
 from recalld_daemon.ingest.compare import INODE_BITS, POISON, is_current
+from recalld_daemon.ingest.formats.kinds import grows, names_project
 from recalld_daemon.ingest.keeping import Keeping, Pass
-from recalld_daemon.ingest.kinds import grows, names_project
 from recalld_daemon.ingest.parse import goes_on, kind_below
 from recalld_daemon.ingest.paths import PathQueue
 from recalld_daemon.ingest.ports import Bulk, Gate, Report

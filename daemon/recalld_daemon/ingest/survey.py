@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from recalld_daemon.ingest import kinds
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
+from recalld_daemon.ingest.formats import kinds
+from recalld_daemon.ingest.formats.records import Progress
+from recalld_daemon.ingest.formats.tally import Tally
 from recalld_daemon.ingest.frontmatter import moment_of_name
 from recalld_daemon.ingest.parse import MOST_PROBLEMS, kind_of
-from recalld_daemon.ingest.records import Progress
-from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 EACH_BYTES = 1024 * 1024  # read between two calls of `progress`

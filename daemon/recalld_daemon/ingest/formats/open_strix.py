@@ -15,9 +15,9 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
+from recalld_daemon.ingest.formats.records import Found, Line, Progress, Said, parse_records
 from recalld_daemon.ingest.frontmatter import parse_moment
 from recalld_daemon.ingest.passages import Stretch, passages
-from recalld_daemon.ingest.records import Found, Line, Progress, Said, parse_records
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 NULL = Raw(b"null")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from recalld_daemon.ingest.whatsapp_lines import Header
+from recalld_daemon.ingest.formats.whatsapp_lines import Header
 
 Order = Literal["dmy", "mdy", "ymd"]
 NAMES: dict[Order, str] = {"dmy": "day/month", "mdy": "month/day", "ymd": "year/month/day"}

@@ -24,13 +24,10 @@ from typing import BinaryIO
 
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
-from recalld_daemon.ingest.lines import Line, read_lines
-from recalld_daemon.ingest.offsets import REPLACEMENT, char_starts, plain_text
-from recalld_daemon.ingest.passages import Stretch, passages
-from recalld_daemon.ingest.records import Progress
-from recalld_daemon.ingest.tally import MOST_NAMES
-from recalld_daemon.ingest.whatsapp_dates import DateEvidence, Order, moment_of
-from recalld_daemon.ingest.whatsapp_lines import (
+from recalld_daemon.ingest.formats.records import Progress
+from recalld_daemon.ingest.formats.tally import MOST_NAMES
+from recalld_daemon.ingest.formats.whatsapp_dates import DateEvidence, Order, moment_of
+from recalld_daemon.ingest.formats.whatsapp_lines import (
     HEADER,
     Header,
     Layout,
@@ -40,6 +37,9 @@ from recalld_daemon.ingest.whatsapp_lines import (
     looks_logged,
     read_header,
 )
+from recalld_daemon.ingest.lines import Line, read_lines
+from recalld_daemon.ingest.offsets import REPLACEMENT, char_starts, plain_text
+from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 TELLING_LINES = 60  # of a file's beginning

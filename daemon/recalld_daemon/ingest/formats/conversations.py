@@ -14,9 +14,9 @@ from typing import BinaryIO, TypeVar
 
 from msgspec import Raw
 
+from recalld_daemon.ingest.formats.json_elements import Elements
+from recalld_daemon.ingest.formats.json_literals import beginning, inner_span, is_string, pieces, sound
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.json_elements import Elements
-from recalld_daemon.ingest.json_literals import beginning, inner_span, is_string, pieces, sound
 from recalld_daemon.ingest.offsets import REPLACEMENT
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage

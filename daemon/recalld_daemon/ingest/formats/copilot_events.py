@@ -14,8 +14,8 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
+from recalld_daemon.ingest.formats.records import Found, Line, Progress, Said, parse_records
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.records import Found, Line, Progress, Said, parse_records
 
 NULL = Raw(b"null")
 HEAD = 8192  # bytes in which a session's first event shows its frame

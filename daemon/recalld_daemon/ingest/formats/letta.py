@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
-from recalld_daemon.ingest.conversations import ASSISTANT, USER, Said, earliest, moment, passages_of
-from recalld_daemon.ingest.json_elements import element_keys
-from recalld_daemon.ingest.json_literals import NO_RECORD, is_string, sound, title_of
+from recalld_daemon.ingest.formats.conversations import ASSISTANT, USER, Said, earliest, moment, passages_of
+from recalld_daemon.ingest.formats.json_elements import element_keys
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, is_string, sound, title_of
+from recalld_daemon.ingest.formats.records import Progress
+from recalld_daemon.ingest.formats.tally import Tally
 from recalld_daemon.ingest.offsets import char_starts, plain_text
-from recalld_daemon.ingest.records import Progress
-from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 MOST = 64 * 1024 * 1024  # bytes of a file; the largest published ones have 1 MB

@@ -17,10 +17,10 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
+from recalld_daemon.ingest.formats.json_literals import is_string
+from recalld_daemon.ingest.formats.records import Found, Line, Progress, Said, parse_records
+from recalld_daemon.ingest.formats.rewound import rewound
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.json_literals import is_string
-from recalld_daemon.ingest.records import Found, Line, Progress, Said, parse_records
-from recalld_daemon.ingest.rewound import rewound
 
 __all__ = ["Progress", "is_claude_code", "parse_transcript"]
 

@@ -14,11 +14,19 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
-from recalld_daemon.ingest.conversations import ASSISTANT, USER, Said, earliest, moment, opening_of, read_conversations
-from recalld_daemon.ingest.json_elements import element_keys
-from recalld_daemon.ingest.json_literals import NO_RECORD, is_string, title_of
-from recalld_daemon.ingest.records import Progress
-from recalld_daemon.ingest.tally import Tally
+from recalld_daemon.ingest.formats.conversations import (
+    ASSISTANT,
+    USER,
+    Said,
+    earliest,
+    moment,
+    opening_of,
+    read_conversations,
+)
+from recalld_daemon.ingest.formats.json_elements import element_keys
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, is_string, title_of
+from recalld_daemon.ingest.formats.records import Progress
+from recalld_daemon.ingest.formats.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 ATTACHMENT = 1024 * 1024  # bytes of an attached text that are read: some 300 pages

@@ -23,10 +23,10 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct, field
 
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, without_lone_surrogates
+from recalld_daemon.ingest.formats.records import Found, Line, Progress, Said, Withdrawn, line_of, parse_records
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.json_literals import NO_RECORD, without_lone_surrogates
 from recalld_daemon.ingest.lines import read_records
-from recalld_daemon.ingest.records import Found, Line, Progress, Said, Withdrawn, line_of, parse_records
 
 NULL = Raw(b"null")
 HEAD = 400  # bytes in which a rollout's first line names its type: the payload, which is long, comes last

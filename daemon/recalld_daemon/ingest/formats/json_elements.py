@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from recalld_daemon.ingest.json_literals import NO_RECORD
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD
 from recalld_daemon.worker_wire import FileProblem
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct
 
-from recalld_daemon.ingest.json_literals import NO_RECORD, without_lone_surrogates
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, without_lone_surrogates
+from recalld_daemon.ingest.formats.records import Withdrawn
 from recalld_daemon.ingest.lines import RECORD, read_records
-from recalld_daemon.ingest.records import Withdrawn
 
 SEARCHED = 64 * 1024 * 1024  # bytes before the place where reading begins in which a parent is looked for
 CONTENT_HEAD = 4096  # bytes of a message within which its first block tells its type

@@ -26,10 +26,10 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw, Struct, field
 
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, is_string, offset_in, sound
+from recalld_daemon.ingest.formats.records import Found, Line, Progress, Said, is_complete, line_of, spoken, told
 from recalld_daemon.ingest.frontmatter import parse_moment
-from recalld_daemon.ingest.json_literals import NO_RECORD, is_string, offset_in, sound
 from recalld_daemon.ingest.lines import Record, read_records
-from recalld_daemon.ingest.records import Found, Line, Progress, Said, is_complete, line_of, spoken, told
 from recalld_daemon.worker_wire import FileProblem
 
 NULL = Raw(b"null")

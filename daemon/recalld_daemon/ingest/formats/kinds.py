@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recalld_daemon.ingest import (
+from recalld_daemon.ingest.formats import (
     chatgpt,
     claude_ai,
+    claude_code,
     codex_rollout,
     copilot_events,
     gemini_chats,
     letta,
     open_strix,
     rewound,
-    transcript,
     whatsapp,
 )
-from recalld_daemon.ingest.records import Progress, Withdrawn
+from recalld_daemon.ingest.formats.records import Progress, Withdrawn
 from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
@@ -60,7 +60,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(
-            "claude-code", (".jsonl",), transcript.is_claude_code, transcript.parse_transcript,
+            "claude-code", (".jsonl",), claude_code.is_claude_code, claude_code.parse_transcript,
             "Claude Code session", grows=True, names_project=True, withdrawn=rewound.rewound,
         ),
         Kind(

@@ -16,10 +16,10 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Raw
 
-from recalld_daemon.ingest.json_literals import NO_RECORD, inner_span, is_string, without_lone_surrogates
+from recalld_daemon.ingest.formats.json_literals import NO_RECORD, inner_span, is_string, without_lone_surrogates
+from recalld_daemon.ingest.formats.tally import Tally
 from recalld_daemon.ingest.lines import Record, read_records
 from recalld_daemon.ingest.passages import Stretch, passages
-from recalld_daemon.ingest.tally import Tally
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
 LEAST_WORDS = 3  # "ok", "go on", "thanks a lot" say nothing later
