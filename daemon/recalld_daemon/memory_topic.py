@@ -8,7 +8,7 @@ from recalld_daemon.workers import WorkerState
 
 
 def topic_of(memory: Memory) -> dict[str, Scalar]:
-    """`state`: starting, indexing, embedding, or ready."""
+    """`state`: starting, indexing, embedding, or ready; or what it waits for."""
     progress = memory.ingest.progress() if memory.ingest is not None else {}
     state = memory.index.state() if memory.index is not None else None
     known = memory.catalogue.state() if memory.catalogue is not None else None
@@ -31,6 +31,8 @@ def state_of(memory: Memory) -> str:
         return "starting"
     if memory.write_ahead.held:
         return "waiting for a reader of the store"
+    if memory.ingest.paused:
+        return f"paused: {memory.ingest.paused}"
     progress = memory.ingest.progress()
     if not progress["idle"]:
         return "indexing"

@@ -359,7 +359,7 @@ def test_whatever_hooks_tell_nothing_is_shown_twice_in_a_compaction_epoch(told: 
                     await ask(claude("SessionEnd"))
                 case "idle" if live := hooks.house.book.get("s"):
                     hooks.house.desk.close(live, "idle", trio.current_time())
-                case "held":
+                case "held" if hooks.house.recaller.gate.is_set():  # who waits at a gate must not lose it
                     hooks.house.recaller.gate = trio.Event()
                 case "freed":
                     hooks.house.recaller.gate.set()

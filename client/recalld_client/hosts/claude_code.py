@@ -25,6 +25,7 @@ from recalld_client.hosts.heard import (
 from recalld_protocol.messages import Bye, Compacted
 
 NULL = Raw(b"null")
+MOST_CALLS = 256  # of a batch that are told, the last; a model asks for a dozen at once
 TAKES_CONTEXT = ("UserPromptSubmit", "PostToolBatch", "PostToolUse", "PostToolUseFailure")
 
 
@@ -79,7 +80,7 @@ def _events(event: str, told: _Payload) -> tuple[SessionEvent, ...]:
         case "PreToolUse":
             return (started(told.tool_use_id, told.tool_name, told.tool_input),) if told.tool_use_id else ()
         case "PostToolBatch":
-            return tuple(one for call in told.tool_calls if call.tool_use_id for one in _both_ends(call))
+            return tuple(one for call in told.tool_calls[-MOST_CALLS:] if call.tool_use_id for one in _both_ends(call))
         case "PostToolUse" if told.tool_use_id:
             return (
                 started(told.tool_use_id, told.tool_name, told.tool_input),

@@ -28,7 +28,7 @@ DEADLINE_SECONDS = 0.150  # of the host's time, for all
 RESERVE_SECONDS = 0.030  # of it, for HTTP and for what the machine makes of a timer; the rest is the daemon's
 HEAD_LIMIT = 16 * 1024  # bytes of request line and headers
 ANSWER_LIMIT = 64 * 1024  # bytes; three lines have under 4 KB
-MAX_CONNECTIONS = 64  # each is a thread; a host keeps a few open
+MAX_CONNECTIONS = 256  # each is a thread, which sleeps; a host keeps a few open
 BODY_SECONDS = 2.0  # for a request that has begun
 CHUNK = 65_536
 LOOK_SECONDS = 2.0  # between two looks at the file with port and token
@@ -100,8 +100,8 @@ class Front:
             elif self._slots.acquire(blocking=False):
                 threading.Thread(target=self._converse, args=(peer,), daemon=True).start()
             else:
-                self._once("refused 503", f"{MAX_CONNECTIONS} connections are open")
-                _turn_away(peer, 503)
+                self._once("crowded", f"{MAX_CONNECTIONS} connections are open")
+                _turn_away(peer, 200)  # says nothing: any other status would show in the host's terminal
 
     def _converse(self, peer: socket.socket) -> None:
         try:

@@ -155,6 +155,8 @@ class FrontKeeper:
             case "refused":
                 status, _, why = rest.partition(" ")
                 self._figures.refuse(Refused(f"http_{status}", f"HTTP hook refused with {status}: {why}"))
+            case "crowded":
+                self._figures.refuse(Refused("http_crowded", f"HTTP hook answered empty: {rest}"))
             case "late":
                 self._figures.refuse(Refused("http_late", f"HTTP hook answered empty: {rest}"))
             case _:

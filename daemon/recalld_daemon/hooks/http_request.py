@@ -17,7 +17,7 @@ PAYLOAD_LIMIT = 8 * 1024 * 1024  # bytes; the hook socket's own
 IDLE_SECONDS = 120.0  # a connection without a request for so long is closed
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
            405: "Method Not Allowed", 408: "Request Timeout", 411: "Length Required", 413: "Content Too Large",
-           431: "Request Header Fields Too Large", 503: "Service Unavailable"}  # fmt: skip
+           431: "Request Header Fields Too Large"}  # fmt: skip
 
 
 class Refused(Exception):

@@ -79,6 +79,7 @@ class Ingest:
         self._seen = trio.Event()
         self._keeping = Keeping(writer, reader, undated)
         self._files = PathQueue()
+        self.paused = ""  # why nothing is written at the moment
         worker = Turns()
         self._embedding = Embedding(self._keeping, bulk, worker, self._files, self._turn, gate, report)
         self._reading = Reading(
@@ -261,9 +262,12 @@ class Ingest:
         """Run in the writer's thread. A full or locked disk pauses the work; recall goes on meanwhile."""
         while True:
             try:
-                return await trio.to_thread.run_sync(work, limiter=self._turn_limiter)
+                done = await trio.to_thread.run_sync(work, limiter=self._turn_limiter)
+                self.paused = ""
+                return done
             except (StoreFull, StoreBusy) as error:
                 log.error("indexing pauses: %s", error)
+                self.paused = str(error)
                 self._report("ingest.paused", error=str(error), seconds=self._pause_seconds)
                 await trio.sleep(self._pause_seconds)
 

@@ -53,7 +53,7 @@ class Kind:
 
 
 def _no_file(file: BinaryIO, progress: Progress) -> Iterator[ParsedPassage | FileProblem]:
-    raise ValueError("a session of a database is no file: see ingest.opencode_sessions")
+    raise ValueError("a session of a database is no file: see formats.opencode_sessions")
 
 
 KINDS: dict[str, Kind] = {
