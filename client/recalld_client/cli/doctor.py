@@ -26,7 +26,7 @@ from recalld_client.hosts.installing.probes import claude_version
 from recalld_client.hosts.installing.standing import Standing, claude_plugins, standing, switched_off
 from recalld_client.link import Subscription
 from recalld_protocol.errors import ProtocolError
-from recalld_protocol.messages import FromAgent, Message, Ping, Pong, Status, StatusAsk
+from recalld_protocol.messages import Forget, FromAgent, Message, Ping, Pong, Status, StatusAsk
 
 from .asking import RESTART, Daemon
 from .command import Fault, NoDaemon, package_version
@@ -43,7 +43,6 @@ STYLES = {"ok": "green", "note": "yellow", "wrong": "red"}
 
 
 def run(options: argparse.Namespace, daemon: Daemon, screen: Screen) -> int:
-    daemon.timeout_seconds = max(daemon.timeout_seconds, FORGET_SECONDS)
     found: list[Finding] = []
     try:
         for finding in _findings(options, daemon, screen):
@@ -195,7 +194,7 @@ def _prove(stand: Standing, env: Mapping[str, str], daemon: Daemon, screen: Scre
         return deliver(stand.place.host, handler, step, cwd, env) if handler else b""
 
     def ask(message: FromAgent, answer: type[Message]) -> Message:
-        return daemon.ask(message, answer)
+        return daemon.ask(message, answer, FORGET_SECONDS if isinstance(message, Forget) else 0.0)
 
     with daemon.events() as events:
         proof = prove(stand.place.host, handlers, run_hook, ask, time.sleep, random.Random())
