@@ -301,8 +301,9 @@ def test_a_database_of_the_third_schema_gets_the_table(tmp_path: Path) -> None:
     path = tmp_path / "recalld.db"
     with open_writer(path) as writer:
         writer.remember("a memory of before", at=1.7e9)
-    with sqlite3.connect(path) as db:  # as the third schema had it: all but the table
-        db.executescript("DROP TABLE followed; PRAGMA user_version = 3;")
+    with sqlite3.connect(path) as db:  # as the third schema had it: all but the table and the column
+        old = "DROP TABLE followed; ALTER TABLE sessions DROP COLUMN compacted_at; PRAGMA user_version = 3;"
+        db.executescript(old)
     db.close()
     assert len(MIGRATIONS) >= 4
     with open_writer(path) as writer, open_reader(path) as reader:
