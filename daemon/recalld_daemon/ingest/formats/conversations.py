@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from recalld_daemon.ingest.formats.json_elements import Elements
 from recalld_daemon.ingest.formats.json_literals import beginning, inner_span, is_string, pieces, sound
+from recalld_daemon.ingest.formats.records import LEAST_WORDS
 from recalld_daemon.ingest.frontmatter import parse_moment
 from recalld_daemon.ingest.offsets import REPLACEMENT
 from recalld_daemon.ingest.passages import Stretch, passages
@@ -24,7 +25,6 @@ from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 T = TypeVar("T")
 
 USER, ASSISTANT = "user", "assistant"
-LEAST_WORDS = 3  # "ok", "go on", "thanks a lot" say nothing later
 LATEST = 4e9  # epoch seconds, 2096; a number above is milliseconds
 
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from recalld_daemon.ingest.formats.records import LEAST_WORDS
 from recalld_daemon.ingest.passages import Stretch, passages
 from recalld_daemon.store import opencode
 from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 
-LEAST_WORDS = 3  # as of the other hosts' sessions
 _UNTITLED = re.compile(r"(?:New|Child) session - \d{4}-")
 
 

@@ -24,7 +24,7 @@ from typing import BinaryIO
 
 from recalld_daemon.ingest.documents import Dates, parse_document
 from recalld_daemon.ingest.encoding import HEAD_BYTES, tell_encoding
-from recalld_daemon.ingest.formats.records import Progress
+from recalld_daemon.ingest.formats.records import LEAST_WORDS, Progress
 from recalld_daemon.ingest.formats.tally import MOST_NAMES
 from recalld_daemon.ingest.formats.whatsapp_dates import DateEvidence, Order, moment_of
 from recalld_daemon.ingest.formats.whatsapp_lines import (
@@ -45,7 +45,6 @@ from recalld_daemon.worker_wire import FileProblem, ParsedPassage
 TELLING_LINES = 60  # of a file's beginning
 MOST_LAYOUTS = 32  # kept apart; an export has one, what people quote in it a few more
 MESSAGE = 32 * 1024  # bytes of a message that are held; a longer one goes on as another
-LEAST_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
